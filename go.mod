@@ -1,0 +1,3 @@
+module sgpatch
+
+go 1.25
