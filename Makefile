@@ -1,0 +1,51 @@
+# What each target needs beyond Go, python3 and the network's registries is
+# installed by .ci/setup (see CONTRIBUTING).
+PREFIX  ?= /usr/local
+VERSION ?= 0.1.0
+GO      ?= go
+SGPATCH_CASES ?= ../shared/cases
+LDFLAGS  = -s -w -X main.version=$(VERSION)
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+FUZZTIME ?= 30s
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: build demo test bench wheels releases fuzz lint install cases clean
+
+build:
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/sgpatch ./cmd/patch
+
+demo: build
+	$(GO) run ./fixtures/demo -bin bin/sgpatch
+
+test:
+	$(GO) test -race -timeout 20m ./...
+
+lint:
+	@test -z "$$(gofmt -l cmd fixtures patcher patches verify)" || { gofmt -l cmd fixtures patcher patches verify; exit 1; }
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+
+# every supported release: apply, behaviour check, verify, revert, compare
+wheels: build
+	$(GO) run ./fixtures/matrix -bin bin/sgpatch
+
+# the release table of force-custom-ar-pcie, from the published wheels
+releases:
+	$(GO) run ./fixtures/releases
+
+bench: build
+	$(GO) run ./fixtures/bench -bin bin/sgpatch
+
+fuzz:
+	./fixtures/fuzz $(FUZZTIME)
+
+cases: build
+	SGPATCH_BIN=$(CURDIR)/bin/sgpatch $(SGPATCH_CASES)/run --except c20
+
+install: build
+	install -d $(DESTDIR)$(PREFIX)/bin
+	install -m 0755 bin/sgpatch $(DESTDIR)$(PREFIX)/bin/sgpatch
+	ln -sf sgpatch $(DESTDIR)$(PREFIX)/bin/patch
+
+clean:
+	rm -rf bin

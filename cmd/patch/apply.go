@@ -1,0 +1,137 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"sgpatch/patcher"
+	"sgpatch/patcher/install"
+	"sgpatch/patcher/patchset"
+	"sgpatch/verify"
+)
+
+func applyCommand(ctx context.Context, o *options) (*Report, error) {
+	r := newReport("apply")
+	r.DryRun = o.dry
+	p, err := o.open(ctx, r, install.Query{})
+	if err != nil {
+		return r, err
+	}
+	ids := o.args
+	if len(ids) == 0 {
+		ids = []string{defaultSet}
+	}
+	checker := o.checker(ctx, p)
+	goal := patcher.Goal{
+		Command: "apply", Apply: unique(ids), Named: len(o.args) > 0, Env: o.envValues(), NoEnv: o.noEnv, ListedOnly: o.listedOnly, Check: o.check,
+		Prove: func(proof patcher.Proof) error { return checker.Prove(ctx, proof) }, Told: o.site, Reason: o.reason,
+	}
+	p.copies(r)
+	p.byHand(r, goal.Apply, "env-by-hand", "%s:%d sets %s already, by hand")
+	out, err := patcher.Converge(ctx, p.site, goal, patcher.Options{Dry: o.dry, Wait: o.wait})
+	r.outcome(o, out)
+	if err != nil {
+		return r, err
+	}
+	p.advice(r, goal.Apply)
+	o.record(r, goal)
+	return r, nil
+}
+
+func unique(ids []string) []string {
+	var all []string
+	for _, id := range ids {
+		if !slices.Contains(all, id) {
+			all = append(all, id)
+		}
+	}
+	return all
+}
+
+// checker runs behaviour checks: by the target interpreter, or by any python3
+// where none was named.
+func (o *options) checker(ctx context.Context, p *place) *verify.Checker {
+	c := &verify.Checker{Python: p.site.In.Python, Allow: map[string]bool{}}
+	for _, s := range p.sets {
+		c.Allow[s.ID] = p.mine[s.ID] || o.allowCheck
+	}
+	if c.Python == "" {
+		c.Find = func() string { return verify.AnyPython(ctx) }
+	}
+	return c
+}
+
+// outcome puts what a converge did into the report.
+func (r *Report) outcome(o *options, out patcher.Outcome) {
+	r.Findings = append(r.Findings, out.Findings...)
+	if out.Changed != nil {
+		r.Changed = out.Changed
+	}
+	s := out.Site
+	for _, v := range s.Views() {
+		if v.Enabled || slices.Contains(o.args, v.ID) || v.ID == defaultSet {
+			r.set(v, envAfter(s, v))
+		}
+	}
+	if len(s.Receipt.Sets) > 0 || s.Receipt.Last.Command != "" {
+		r.Receipt = s.Receipt
+	}
+	if o.diff && out.Plan != nil {
+		r.Diff = planDiff(out.Plan)
+	}
+}
+
+// envAfter tells what the interpreter will have from now on: what it had from
+// elsewhere, or what the block says now. The one that was asked started before.
+func envAfter(s *patcher.Site, v patcher.SetView) []verify.EnvState {
+	after := *s
+	after.In.Answer.Env = map[string]string{}
+	for _, w := range s.Block.Wants(s.Root()) {
+		after.In.Answer.Env[w.Name] = w.Value
+	}
+	all := states(&after, v)
+	for i, e := range all {
+		if e.Have != nil {
+			all[i].From = "block"
+		}
+	}
+	return all
+}
+
+// byHand reports entries that somebody made by hand.
+func (p *place) byHand(r *Report, ids []string, code, format string) []patcher.Hand {
+	var names []string
+	for _, k := range pick(p.sets, ids) {
+		for _, e := range k.Env {
+			names = append(names, e.Name)
+		}
+	}
+	all := p.site.ByHand(names)
+	for _, h := range all {
+		r.find(verify.Finding{Code: code, Severity: "note", Path: h.Path, Line: h.Number, Message: fmt.Sprintf(format, h.Path, h.Number, h.Name)})
+	}
+	return all
+}
+
+// advice tells what the manifest knows of this release.
+func (p *place) advice(r *Report, ids []string) {
+	release := p.site.In.Release
+	for _, k := range pick(p.sets, ids) {
+		if text, ok := spanText(k.Notes, release); ok {
+			r.find(verify.Finding{Code: "release-note", Severity: "note", Message: k.ID + ": " + text})
+		}
+		if text, ok := spanText(k.Superseded, release); ok {
+			r.find(verify.Finding{Code: "superseded", Severity: "note", Message: k.ID + ": " + text})
+		}
+	}
+}
+
+func spanText(spans []patchset.Span, release string) (string, bool) {
+	for _, s := range spans {
+		if release != "" && s.Contains(release) {
+			return s.Text, true
+		}
+	}
+	return "", false
+}

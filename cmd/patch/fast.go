@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"sgpatch/patcher"
+	"sgpatch/patcher/install"
+	"sgpatch/verify"
+)
+
+// verifyFast judges without starting an interpreter, by what apply recorded. If
+// that cannot be relied on any more it refuses (exit 3): nothing was judged.
+func verifyFast(ctx context.Context, o *options) (*Report, error) {
+	r := newReport("verify")
+	in, err := o.recorded()
+	if err != nil {
+		return r, err
+	}
+	r.install(in)
+	sets, mine, err := loadSets(o.patches)
+	if err != nil {
+		return r, err
+	}
+	site, err := patcher.Open(in, sets)
+	if err != nil {
+		return r, err
+	}
+	if err := unmoved(site); err != nil {
+		return r, err
+	}
+	p := &place{sets, mine, site}
+	site.In.Answer.Env = p.expected(readCommand(o.cmd))
+	site.In.Asked = true
+	o.judge(ctx, r, p, pythonCommand{})
+	if r.Exit == exitOK && o.hasCmd {
+		return r, o.start(r)
+	}
+	return r, nil
+}
+
+func slow(path, format string, args ...any) error {
+	return &patcher.RefusedError{Code: "not-recorded", Path: path, Message: fmt.Sprintf(format, args...), Hint: "sgpatch verify (without --fast) asks the interpreter"}
+}
+
+// recorded finds the install by its receipt alone.
+func (o *options) recorded() (install.Install, error) {
+	if o.root != "" {
+		root, err := filepath.Abs(o.root)
+		if err != nil {
+			return install.Install{}, err
+		}
+		if in, ok := patcher.Recorded(root, ""); ok {
+			return in, nil
+		}
+		return install.Install{}, slow(root, "no receipt in %s", root)
+	}
+	pythons := install.Pythons()
+	if o.python != "" {
+		abs, err := filepath.Abs(o.python)
+		if err != nil {
+			return install.Install{}, err
+		}
+		pythons = []string{abs}
+	}
+	for _, python := range pythons {
+		for _, root := range install.Roots(python) {
+			if in, ok := patcher.Recorded(root, python); ok {
+				return in, nil
+			}
+		}
+	}
+	return install.Install{}, slow("", "no receipt found beside %s", strings.Join(pythons, ", "))
+}
+
+// unmoved refuses if what apply recorded is not what is there now.
+func unmoved(s *patcher.Site) error {
+	if why := s.Stale(); why != "" {
+		return slow(s.In.Root, "%s", why)
+	}
+	for _, dir := range filepath.SplitList(os.Getenv("PYTHONPATH")) {
+		for _, name := range []string{"sglang", "sitecustomize.py", "sitecustomize"} {
+			if _, err := os.Stat(filepath.Join(dir, name)); err == nil && filepath.Clean(dir) != s.In.Root {
+				return slow(dir, "PYTHONPATH leads to %s first", filepath.Join(dir, name))
+			}
+		}
+	}
+	if dir, err := os.Getwd(); err == nil && dir != s.In.Root {
+		if _, err := os.Stat(filepath.Join(dir, "sglang", "__init__.py")); err == nil {
+			return slow(dir, "the working directory has an sglang of its own, which a server started here may import")
+		}
+	}
+	return nil
+}
+
+// expected is what a server's environment will have: what it is given, and from
+// the block what it is not given.
+func (p *place) expected(c pythonCommand) map[string]string {
+	env := map[string]string{}
+	p.site.In.Answer.NoSite = slices.ContainsFunc(c.options, dropsSite)
+	if !p.site.In.Answer.NoSite {
+		for _, e := range p.site.Block.Entries {
+			env[e.Name] = e.Value
+		}
+	}
+	for _, name := range verify.Names(p.sets, p.site.Receipt) {
+		if v, ok := os.LookupEnv(name); ok {
+			env[name] = v
+		}
+	}
+	return env
+}

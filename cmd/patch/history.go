@@ -1,0 +1,102 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"sgpatch/patcher"
+	"sgpatch/patcher/install"
+	"sgpatch/verify"
+)
+
+// historyFile is the JSON-lines file of this machine, or of this user.
+func historyFile() string {
+	dir := os.Getenv("SGPATCH_STATE_DIR")
+	if dir == "" && os.Geteuid() == 0 {
+		dir = "/var/lib/sgpatch"
+	}
+	if dir == "" {
+		base := os.Getenv("XDG_STATE_HOME")
+		if base == "" {
+			base = filepath.Join(os.Getenv("HOME"), ".local", "state")
+		}
+		dir = filepath.Join(base, "sgpatch")
+	}
+	return filepath.Join(dir, "history.jsonl")
+}
+
+// record adds what a command did to the history. It is a convenience: the
+// receipt beside the install is what counts.
+func (o *options) record(r *Report, g patcher.Goal) {
+	if o.dry || (len(r.Changed) == 0 && g.Reason == "" && g.Result == "") {
+		return
+	}
+	e := HistoryEntry{Time: time.Now().UTC().Truncate(time.Second), Host: r.Host, User: userName(), Command: r.Command, Sets: append(g.Apply, g.Revert...), Install: r.Install, Changed: r.Changed, Reason: g.Reason, Result: g.Result, Exit: r.Exit, Program: version}
+	for _, s := range r.Sets {
+		if contains(e.Sets, s.ID) {
+			for _, f := range s.Files {
+				f.Hunks = []HunkReport{}
+				e.Files = append(e.Files, f)
+			}
+		}
+	}
+	if e.Sets == nil {
+		e.Sets = []string{}
+	}
+	line, err := json.Marshal(e)
+	if err == nil {
+		err = patcher.Record(historyFile(), line)
+	}
+	if err != nil {
+		r.find(verify.Finding{Code: "history", Severity: "warning", Path: historyFile(), Message: "the history cannot be written: " + err.Error()})
+	}
+}
+
+// userName is who did it; behind sudo, who called it.
+func userName() string {
+	if u := os.Getenv("SUDO_USER"); u != "" {
+		return u
+	}
+	if name, _ := install.Account(os.Geteuid()); name != "" {
+		return name
+	}
+	return strconv.Itoa(os.Geteuid())
+}
+
+func historyCommand(ctx context.Context, o *options) (*Report, error) {
+	r := newReport("history")
+	r.Entries = []any{}
+	text, err := os.ReadFile(historyFile())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return r, err
+	}
+	lines := bufio.NewScanner(bytes.NewReader(text))
+	lines.Buffer(nil, 16<<20)
+	torn := 0
+	for lines.Scan() {
+		var e HistoryEntry
+		if len(lines.Bytes()) == 0 {
+			continue
+		}
+		if json.Unmarshal(lines.Bytes(), &e) != nil {
+			torn++
+			continue
+		}
+		r.Entries = append(r.Entries, e)
+	}
+	if o.limit > 0 && len(r.Entries) > o.limit {
+		r.Entries = r.Entries[len(r.Entries)-o.limit:]
+	}
+	if torn > 0 {
+		r.find(verify.Finding{Code: "history", Severity: "note", Path: historyFile(), Message: strconv.Itoa(torn) + " lines of the history are torn and left out"})
+	}
+	return r, lines.Err()
+}

@@ -1,0 +1,192 @@
+// Command patch patches an installed SGLang on a GPU host and takes the patch
+// out again without a trace. Installed as sgpatch and as patch; under the name
+// patch, everything that is not one of its commands goes to GNU patch.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"syscall"
+
+	"github.com/spf13/pflag"
+
+	"sgpatch/patcher"
+	"sgpatch/patcher/install"
+)
+
+// version is set by the linker.
+var version = "0.1.0-dev"
+
+// Exit codes, as the contract has them.
+const (
+	exitOK          = 0
+	exitVerdict     = 1
+	exitUsage       = 2
+	exitRefused     = 3
+	exitHost        = 4
+	exitFailed      = 5
+	exitBroken      = 6
+	exitInterrupted = 130
+)
+
+// command is one of the program's commands. run returns a report and an error;
+// it does not print and does not exit.
+type command struct {
+	name, args, does string
+	flags            func(*pflag.FlagSet, *options)
+	run              func(context.Context, *options) (*Report, error)
+}
+
+// usageError is a mistake in the command line.
+type usageError struct{ error }
+
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
+func main() {
+	os.Exit(run(os.Args, os.Stdout, os.Stderr))
+}
+
+func run(argv []string, stdout, stderr io.Writer) int {
+	if filepath.Base(argv[0]) == "patch" && !ours(argv[1:]) {
+		return passOn(argv, stdout, stderr)
+	}
+	if len(argv) < 2 {
+		io.WriteString(stderr, usage())
+		return exitUsage
+	}
+	c := lookup(argv[1])
+	if c == nil {
+		fmt.Fprintf(stderr, "sgpatch: there is no command %q\n\nsgpatch help lists the commands\n", argv[1])
+		return exitUsage
+	}
+	o, err := parse(c, argv[2:])
+	if errors.Is(err, pflag.ErrHelp) {
+		io.WriteString(stdout, c.usage())
+		return exitOK
+	}
+	if err != nil {
+		r := newReport(c.name)
+		r.fail(err)
+		return (&options{json: slices.Contains(argv, "--json")}).print(r, stdout, stderr)
+	}
+	ctx, stop := context.Background(), func() {}
+	if c.name == "apply" || c.name == "revert" {
+		// a commit is never cut short; before it, an interrupt ends the command
+		ctx, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	}
+	defer stop()
+	r, err := c.run(ctx, o)
+	if r == nil {
+		r = newReport(c.name)
+	}
+	if err != nil {
+		r.fail(err)
+	}
+	return o.print(r, stdout, stderr)
+}
+
+// fail puts an error into a report: its exit code, its words and its way out.
+func (r *Report) fail(err error) {
+	r.Exit, r.Error = exitCode(err), err.Error()
+	var re *patcher.RefusedError
+	if errors.As(err, &re) {
+		r.Hint = re.Hint
+		r.find(patcher.Finding{Code: re.Code, Severity: "error", Message: re.Message, Hint: re.Hint, Path: re.Path, Line: re.Line})
+		return
+	}
+	r.Hint = hint(err)
+	if r.Exit != exitUsage {
+		r.find(patcher.Finding{Code: "error", Severity: "error", Message: r.Error, Hint: r.Hint})
+	}
+}
+
+// exitCode is the one place where an error becomes an exit code.
+func exitCode(err error) int {
+	var (
+		use     usageError
+		set     *patcher.UnknownSetError
+		env     *patcher.UnknownEnvError
+		recov   *patcher.RecoverError
+		commit  *patcher.CommitError
+		refused *patcher.RefusedError
+	)
+	switch {
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.As(err, &use), errors.As(err, &set), errors.As(err, &env):
+		return exitUsage
+	case errors.As(err, &refused):
+		return exitRefused
+	case errors.As(err, &recov):
+		return exitBroken
+	case errors.As(err, &commit):
+		return commitCode(commit)
+	case refusal(err), denied(err):
+		return exitRefused
+	}
+	return exitFailed
+}
+
+func commitCode(e *patcher.CommitError) int {
+	switch {
+	case e.Touched && !e.Undone:
+		return exitBroken
+	case !e.Touched && denied(e.Err):
+		return exitRefused
+	}
+	return exitFailed
+}
+
+// denied knows the errors that mean: this cannot be done here, and nothing was.
+func denied(err error) bool {
+	return slices.ContainsFunc([]error{syscall.EACCES, syscall.EPERM, syscall.EROFS, syscall.EBUSY}, func(e error) bool { return errors.Is(err, e) })
+}
+
+// refusal knows the typed errors of looking: nothing was changed.
+func refusal(err error) bool {
+	var (
+		busy   *patcher.BusyError
+		dam    *patcher.DamagedError
+		none   *install.NotFoundError
+		many   *install.ManyError
+		python *install.PythonError
+		link   *install.LinkError
+		moved  *patcher.ChangedError
+		load   *loadError
+	)
+	return errors.As(err, &busy) || errors.As(err, &dam) || errors.As(err, &none) || errors.As(err, &many) ||
+		errors.As(err, &python) || errors.As(err, &link) || errors.As(err, &moved) || errors.As(err, &load)
+}
+
+// hint is the next command to type after an error.
+func hint(err error) string {
+	var (
+		busy *patcher.BusyError
+		none *install.NotFoundError
+		dam  *patcher.DamagedError
+		set  *patcher.UnknownSetError
+	)
+	switch {
+	case errors.As(err, &busy):
+		return "wait for the other sgpatch, or give more time: --lock-timeout 60s"
+	case errors.As(err, &none):
+		return "name the interpreter that starts the server: --python PATH (or the install's directory: --root DIR)"
+	case errors.As(err, &dam):
+		return "put the published files back (pip install --force-reinstall --no-deps sglang==VERSION) and remove that record"
+	case errors.As(err, &set):
+		return "sgpatch list"
+	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
+		return "run it as the owner of the install, or with sudo"
+	case errors.Is(err, syscall.ENOSPC):
+		return "make room, then run it again"
+	case errors.As(err, &usageError{}):
+		return "sgpatch help"
+	}
+	return ""
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+
+	"sgpatch/patcher"
+	"sgpatch/patcher/install"
+	"sgpatch/patcher/patchset"
+	"sgpatch/verify"
+)
+
+// place is what every command works on: the sets and one install.
+type place struct {
+	sets []patchset.Set
+	mine map[string]bool // ids of the program's own sets
+	site *patcher.Site
+}
+
+// open finds the install that the flags mean and reads what is in place. The
+// report names the install even if what follows fails.
+func (o *options) open(ctx context.Context, r *Report, q install.Query) (*place, error) {
+	sets, mine, err := loadSets(o.patches)
+	if err != nil {
+		return nil, err
+	}
+	q.Names, q.Orphan = verify.Names(sets, nil), patcher.Orphan
+	in, err := o.find(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	r.install(in)
+	site, err := patcher.Open(in, sets)
+	if err != nil {
+		return nil, err
+	}
+	return &place{sets, mine, site}, nil
+}
+
+func (o *options) find(ctx context.Context, q install.Query) (install.Install, error) {
+	if o.python != "" {
+		q.Python = o.python
+	}
+	switch {
+	case o.root != "" && o.python != "":
+		return install.FindAt(ctx, q, o.root)
+	case o.root != "":
+		return install.AtRoot(o.root, o.site)
+	}
+	return install.Find(ctx, q)
+}
+
+// copies reports the other copies of sglang that the interpreter sees.
+func (p *place) copies(r *Report) {
+	for _, f := range verify.Whole(p.site) {
+		if f.Code == "copies" || f.Code == "python" {
+			f.Severity = "warning"
+			r.find(f)
+		}
+	}
+}

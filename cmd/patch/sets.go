@@ -1,0 +1,97 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"sgpatch/patcher/patchset"
+	"sgpatch/patches"
+)
+
+// loadError says which patch set cannot be used.
+type loadError struct{ err error }
+
+func (e *loadError) Error() string { return e.err.Error() }
+func (e *loadError) Unwrap() error { return e.err }
+
+// loadSets returns the sets of this program and of --patches. An id that stands
+// twice is refused: nobody's set silently takes the place of another.
+func loadSets(dirs []string) (all []patchset.Set, mine map[string]bool, err error) {
+	mine = map[string]bool{}
+	if all, err = loadFrom(patches.FS, "", nil); err != nil {
+		return nil, nil, &loadError{err}
+	}
+	for _, s := range all {
+		mine[s.ID] = true
+	}
+	for _, dir := range dirs {
+		root, err := os.OpenRoot(dir)
+		if err != nil {
+			return nil, nil, &loadError{fmt.Errorf("--patches %s: %w", dir, err)}
+		}
+		all, err = loadFrom(root.FS(), dir, all)
+		root.Close()
+		if err != nil {
+			return nil, nil, &loadError{err}
+		}
+	}
+	return all, mine, nil
+}
+
+// loadFrom adds every folder with a manifest in it, or the folder itself.
+func loadFrom(fsys fs.FS, dir string, all []patchset.Set) ([]patchset.Set, error) {
+	folders := []string{"."}
+	if _, err := fs.Stat(fsys, "manifest.toml"); errors.Is(err, fs.ErrNotExist) {
+		entries, err := fs.ReadDir(fsys, ".")
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", dir, err)
+		}
+		folders = nil
+		for _, e := range entries {
+			if _, err := fs.Stat(fsys, e.Name()+"/manifest.toml"); err == nil {
+				folders = append(folders, e.Name())
+			}
+		}
+	}
+	if len(folders) == 0 {
+		return nil, fmt.Errorf("%s: no folder with a manifest.toml in it", dir)
+	}
+	for _, name := range folders {
+		sub, err := fs.Sub(fsys, name)
+		if err != nil {
+			return nil, err
+		}
+		id := name
+		if name == "." {
+			id = "" // the folder itself, under whatever name
+		}
+		s, err := patchset.LoadNamed(sub, id)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
+		}
+		if slices.ContainsFunc(all, func(o patchset.Set) bool { return o.ID == s.ID }) {
+			return nil, fmt.Errorf("%s: there is a set %s already", filepath.Join(dir, name), s.ID)
+		}
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b patchset.Set) int { return strings.Compare(a.ID, b.ID) })
+	return all, nil
+}
+
+// pick returns the sets with these ids, in that order.
+func pick(all []patchset.Set, ids []string) []patchset.Set {
+	var some []patchset.Set
+	for _, id := range ids {
+		for _, s := range all {
+			if s.ID == id {
+				some = append(some, s)
+			}
+		}
+	}
+	return some
+}

@@ -1,0 +1,274 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"golang.org/x/term"
+
+	"sgpatch/verify"
+)
+
+func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
+// print writes a report: JSON, or the text for people, and returns its exit code.
+func (o *options) print(r *Report, stdout, stderr io.Writer) int {
+	if o.json {
+		if r.Diff == "" && r.text != "" {
+			r.Diff = r.text // help, version, show of a set without code
+		}
+		if err := r.encode(stdout); err != nil {
+			fmt.Fprintln(stderr, "sgpatch:", err)
+			return exitFailed
+		}
+		return r.Exit
+	}
+	if r.Error != "" {
+		printError(r, stderr)
+		return r.Exit
+	}
+	out := stdout
+	if o.hasCmd {
+		out = stderr // standard output belongs to CMD
+	}
+	if !o.quiet || r.Exit != exitOK {
+		p := printer{out, o.colour(out), o.verbose}
+		p.report(r)
+	}
+	return r.Exit
+}
+
+func printError(r *Report, w io.Writer) {
+	fmt.Fprintln(w, "sgpatch: "+r.Error)
+	for _, f := range r.Findings {
+		if f.Message != r.Error && f.Severity != "note" {
+			fmt.Fprintf(w, "%s: %s\n", f.Severity, f.Message)
+		}
+	}
+	if r.Exit == exitRefused && !strings.Contains(r.Error, "nothing was changed") && (r.Command == "apply" || r.Command == "revert") {
+		fmt.Fprintln(w, "nothing was changed")
+	}
+	if r.Hint != "" {
+		fmt.Fprintln(w, "next: "+r.Hint)
+	}
+}
+
+type printer struct {
+	w       io.Writer
+	colour  bool
+	verbose bool
+}
+
+func (p printer) line(format string, args ...any) { fmt.Fprintf(p.w, format+"\n", args...) }
+
+func (p printer) paint(code, s string) string {
+	if !p.colour {
+		return s
+	}
+	return "\x1b[" + code + "m" + s + "\x1b[0m"
+}
+
+func (p printer) report(r *Report) {
+	if r.text != "" {
+		io.WriteString(p.w, r.text)
+		return
+	}
+	if r.Install != nil && r.Command != "show" {
+		p.install(r.Install)
+	}
+	switch r.Command {
+	case "history":
+		p.history(r)
+	case "list":
+		p.list(r)
+	case "show":
+	default:
+		p.sets(r)
+	}
+	p.diff(r.Diff)
+	p.changed(r)
+	p.findings(r.Findings)
+	p.verdict(r)
+}
+
+func (p printer) install(in *InstallReport) {
+	where := in.Root
+	if in.Editable {
+		where += " (editable)"
+	}
+	p.line("SGLang   %s in %s", orDash(in.Release), where)
+	p.line("Python   %s", orDash(in.Python))
+	p.line("entry    %s", orDash(in.Sitecustomize))
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+var stateColour = map[string]string{"held": "32", "partial": "31", "drifted": "31", "foreign": "31", "undone": "33", "unsupported": "33"}
+
+func (p printer) sets(r *Report) {
+	for _, s := range r.Sets {
+		note := ""
+		switch {
+		case s.Variant != "" && s.Listed:
+			note = fmt.Sprintf("variant %s, listed", s.Variant)
+		case s.Variant != "":
+			note = fmt.Sprintf("variant %s, unlisted content", s.Variant)
+		}
+		p.line("%-22s %-12s %s", s.ID, p.paint(stateColour[s.State], s.State), note)
+		if s.State == "unsupported" || s.State == "foreign" {
+			p.line("    %s", s.Reason)
+		}
+		if s.enabled || p.verbose {
+			p.files(s)
+		}
+	}
+	if r.Receipt != nil && r.Command == "status" {
+		l := r.Receipt.Last
+		p.line("last     %s %s, %s%s", l.Command, strings.Join(l.Sets, " "), l.Time.Format("2006-01-02 15:04:05 MST"), because(l.Reason, l.Result))
+	}
+}
+
+func because(reason, result string) string {
+	s := ""
+	if reason != "" {
+		s += ": " + reason
+	}
+	if result != "" {
+		s += " (" + result + ")"
+	}
+	return s
+}
+
+func (p printer) files(s SetReport) {
+	for _, f := range s.Files {
+		p.line("    %-10s %s", f.State, f.Path)
+		for i, h := range f.Hunks {
+			if p.verbose || h.State != "ok" {
+				p.line("        hunk %d  line %d, offset %+d, %s", i+1, h.Line, h.Offset, h.State)
+			}
+		}
+		if p.verbose {
+			p.line("        pristine %s\n        want     %s\n        have     %s", orDash(f.Pristine), orDash(f.Want), orDash(f.Have))
+		}
+	}
+	for _, e := range s.Env {
+		have := "absent"
+		if e.Have != nil {
+			have = *e.Have
+		}
+		from := ""
+		if e.From != "" {
+			from = "  from " + e.From
+		}
+		p.line("    %-10s %s=%s%s", e.State, e.Name, have, from)
+	}
+}
+
+func (p printer) list(r *Report) {
+	for _, any := range r.Entries {
+		e := any.(listEntry)
+		p.line("%s %s  %s", e.ID, e.Version, e.Title)
+		if n := len(e.Releases); n > 0 {
+			p.line("    releases  %d, %s to %s", n, e.Releases[0], e.Releases[n-1])
+		} else {
+			p.line("    releases  all (environment only)")
+		}
+		if e.State != "" {
+			p.line("    here      %s %s", e.State, e.Fits)
+		}
+		for _, v := range e.Env {
+			if v.Value != "" {
+				p.line("    entry     %s=%s", v.Name, v.Value)
+			}
+		}
+		for _, x := range e.Results {
+			p.line("    result    %s: %s; %s", x.Outcome, x.Hardware, x.Text)
+		}
+		if p.verbose {
+			p.line("    %s", strings.Join(e.Releases, " "))
+		}
+	}
+}
+
+func (p printer) history(r *Report) {
+	if len(r.Entries) == 0 {
+		p.line("nothing was done on this machine yet")
+	}
+	for _, any := range r.Entries {
+		e := any.(HistoryEntry)
+		where := ""
+		if e.Install != nil {
+			where = e.Install.Root + " (" + orDash(e.Install.Release) + ")"
+		}
+		p.line("%s  %-7s %-28s by %s  %s%s", e.Time.Format("2006-01-02 15:04:05"), e.Command, strings.Join(e.Sets, " "), e.User, where, because(e.Reason, e.Result))
+	}
+}
+
+func (p printer) diff(text string) {
+	for line := range strings.Lines(text) {
+		code := ""
+		switch {
+		case strings.HasPrefix(line, "@@"):
+			code = "36"
+		case strings.HasPrefix(line, "+"):
+			code = "32"
+		case strings.HasPrefix(line, "-"):
+			code = "31"
+		}
+		if code != "" && p.colour {
+			line = p.paint(code, strings.TrimRight(line, "\n")) + "\n"
+		}
+		io.WriteString(p.w, line)
+	}
+}
+
+func (p printer) changed(r *Report) {
+	if r.Command != "apply" && r.Command != "revert" {
+		return
+	}
+	verb := "changed "
+	if r.DryRun {
+		verb = "would change "
+	}
+	for _, c := range r.Changed {
+		p.line("%s %s", verb, c)
+	}
+	if len(r.Changed) == 0 {
+		p.line("nothing to change")
+	}
+}
+
+func (p printer) findings(all []verify.Finding) {
+	for _, f := range all {
+		code := map[string]string{"error": "31", "warning": "33"}[f.Severity]
+		p.line("%s: %s", p.paint(code, f.Severity), f.Message)
+		if f.Hint != "" {
+			p.line("    next: %s", f.Hint)
+		}
+	}
+}
+
+func (p printer) verdict(r *Report) {
+	if r.Command != "verify" {
+		return
+	}
+	if r.Exit == exitOK {
+		p.line("%s", p.paint("32", "holds"))
+	} else {
+		p.line("%s", p.paint("31", "does not hold"))
+	}
+}
+
+// decode reads a report back, as a fleet does.
+func decode(text []byte) (*Report, error) {
+	var r Report
+	return &r, json.Unmarshal(text, &r)
+}

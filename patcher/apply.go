@@ -1,0 +1,396 @@
+package patcher
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"sgpatch/patcher/internal/txn"
+	"sgpatch/patcher/patchset"
+)
+
+// apply plans for the enabled sets and those of the goal together.
+func (w *planner) apply() error {
+	for _, id := range w.g.Apply {
+		if _, ok := w.s.Known(id); !ok {
+			return &UnknownSetError{id, w.s.ids()}
+		}
+	}
+	if err := w.values(); err != nil {
+		return err
+	}
+	if w.s.In.Gone {
+		return &RefusedError{Code: "no-install", Path: w.s.In.Root, Message: "there is no SGLang in " + w.s.In.Root + " any more", Hint: "pip install sglang, or: sgpatch revert" + w.s.flags()}
+	}
+	for _, e := range slices.Clone(w.next.Sets) {
+		if !slices.Contains(w.g.Apply, e.ID) {
+			if err := w.keep(e); err != nil {
+				return err
+			}
+		}
+	}
+	for _, id := range w.g.Apply {
+		k, _ := w.s.Known(id)
+		if err := w.enable(k); err != nil {
+			return err
+		}
+	}
+	if err := w.compose(); err != nil {
+		return err
+	}
+	w.next.Python = w.s.python()
+	return nil
+}
+
+// values checks that --env names entries of the sets at hand.
+func (w *planner) values() error {
+	for name := range w.g.Env {
+		found := false
+		for _, id := range w.g.Apply {
+			k, _ := w.s.Known(id)
+			found = found || slices.ContainsFunc(k.Env, func(e patchset.EnvEntry) bool { return e.Name == name })
+		}
+		if !found {
+			return &UnknownEnvError{name}
+		}
+	}
+	return nil
+}
+
+// keep takes along a set that is in place already: as it was applied if the
+// contents are still those, otherwise worked out anew.
+func (w *planner) keep(e Enabled) error {
+	files, err := w.s.diff(e)
+	if err != nil {
+		return err
+	}
+	same := true
+	for _, f := range files {
+		base, err := w.baseOf(f.Path)
+		if err != nil {
+			return err
+		}
+		t, _ := w.s.Receipt.File(f.Path)
+		same = same && patchset.DigestOf(base) == t.Pristine
+	}
+	if same {
+		w.lay(e.ID, files)
+		return nil
+	}
+	k, ok := w.s.Known(e.ID)
+	if !ok {
+		return &RefusedError{Code: "unknown-set", Path: w.s.In.Root, Message: fmt.Sprintf("the set %s is in place, was taken away by a reinstall, and is not known to this run", e.ID), Hint: "name its folder with --patches, or: sgpatch revert " + e.ID + w.s.flags()}
+	}
+	return w.enable(k)
+}
+
+func (w *planner) lay(id string, files []patchset.File) {
+	for _, f := range files {
+		w.take[f.Path] = append(w.take[f.Path], placed{id, f})
+	}
+}
+
+// enable chooses the variant of a set and puts it among the sets to be.
+func (w *planner) enable(k patchset.Set) error {
+	for _, e := range w.next.Sets {
+		other, _ := w.s.Known(e.ID)
+		if e.ID != k.ID && (slices.Contains(k.Conflicts, e.ID) || slices.Contains(other.Conflicts, k.ID)) {
+			return &RefusedError{Code: "conflict", Path: w.s.In.Root, Message: fmt.Sprintf("%s and %s exclude each other", k.ID, e.ID), Hint: "sgpatch revert " + e.ID + w.s.flags()}
+		}
+	}
+	was, held := w.s.Receipt.Set(k.ID)
+	e := Enabled{ID: k.ID, Version: k.Version, NoEnv: w.g.NoEnv, Applied: time.Now().UTC().Truncate(time.Second), Reason: w.g.Reason}
+	if held {
+		e.Applied = was.Applied
+		if w.g.Reason == "" {
+			e.Reason = was.Reason
+		}
+		if !slices.Contains(w.g.Apply, k.ID) {
+			e.NoEnv = was.NoEnv
+		}
+	}
+	e.Env = w.env(k, was)
+	if len(k.Variants) > 0 {
+		v, listed, err := w.choose(k)
+		if err != nil {
+			return err
+		}
+		e.Variant, e.Listed, e.Diff = v.Name, listed, patchset.DigestOf(v.Text)
+		w.p.Keep = append(w.p.Keep, v.Text)
+		w.lay(k.ID, v.Files)
+	}
+	i := slices.IndexFunc(w.next.Sets, func(x Enabled) bool { return x.ID == k.ID })
+	if i >= 0 {
+		w.next.Sets[i] = e
+	} else {
+		w.next.Sets = append(w.next.Sets, e)
+	}
+	return nil
+}
+
+// env works out a set's values: asked for now, set earlier, or the default.
+func (w *planner) env(k patchset.Set, was Enabled) []EnvValue {
+	var all []EnvValue
+	for _, d := range k.Env {
+		v, ok := w.g.Env[d.Name]
+		if !ok {
+			if i := slices.IndexFunc(was.Env, func(x EnvValue) bool { return x.Name == d.Name }); i >= 0 {
+				v, ok = was.Env[i].Value, true
+			}
+		}
+		if !ok && !d.Optional {
+			v, ok = d.Value, true
+		}
+		if ok {
+			all = append(all, EnvValue{d.Name, v, d.Switch})
+		}
+	}
+	return all
+}
+
+// choose finds the variant for the contents at hand: by the release table, or
+// else the one variant that fits exactly and passes the behaviour check.
+func (w *planner) choose(k patchset.Set) (patchset.Variant, bool, error) {
+	have := map[string]patchset.Digest{}
+	for _, p := range k.Paths() {
+		if err := w.unpatched(k, p); err != nil {
+			return patchset.Variant{}, false, err
+		}
+		base, err := w.baseOf(p)
+		if err != nil {
+			return patchset.Variant{}, false, err
+		}
+		have[p] = ""
+		if w.s.file(p).have != "" {
+			have[p] = patchset.DigestOf(base)
+		}
+	}
+	if m := match(k, have); m.release != "" && m.state == Absent {
+		v, _ := k.Variant(m.variant)
+		if err := w.proved(k, v, m.rows); err != nil {
+			return v, true, err
+		}
+		return v, true, nil
+	}
+	v, err := w.unlisted(k)
+	return v, false, err
+}
+
+// unpatched adopts our bytes without a receipt (an image layer, a copied tree):
+// the base is what reversing the hunks gives, if the table knows it.
+func (w *planner) unpatched(k patchset.Set, path string) error {
+	f := w.s.file(path)
+	if _, tracked := w.s.Receipt.File(path); tracked || w.base[path] != nil {
+		return nil
+	}
+	for _, r := range k.PatchedRows(path, f.have) {
+		base, err := reverseTo(k, r, f.data)
+		if err != nil {
+			return err
+		}
+		w.base[path] = base
+		return nil
+	}
+	return nil
+}
+
+func reverseTo(k patchset.Set, r patchset.Row, data []byte) ([]byte, error) {
+	v, _ := k.Variant(r.Variant)
+	d, _ := fileOf(v.Files, r.Path)
+	base, err := d.Reverse().Apply(data)
+	if err == nil && patchset.DigestOf(base) != r.Pristine {
+		err = errors.New("reversing the hunks does not give the listed original")
+	}
+	return base, err
+}
+
+// proved makes sure that a listed content gets the listed result.
+func (w *planner) proved(k patchset.Set, v patchset.Variant, rows []patchset.Row) error {
+	for _, r := range rows {
+		d, _ := fileOf(v.Files, r.Path)
+		got, err := d.Apply(w.base[r.Path])
+		if err == nil && patchset.DigestOf(got) != r.Patched {
+			err = errors.New("the result is not the one in the release table")
+		}
+		if err != nil {
+			return &RefusedError{Code: "table", Path: w.s.abs(r.Path), Message: fmt.Sprintf("%s: %s %s: %v", w.s.abs(r.Path), k.ID, v.Name, err)}
+		}
+	}
+	if w.g.Check && k.Check != nil {
+		return w.prove(k, v)
+	}
+	return nil
+}
+
+// unlisted judges contents that no table knows.
+func (w *planner) unlisted(k patchset.Set) (patchset.Variant, error) {
+	none := patchset.Variant{}
+	for _, p := range k.Paths() {
+		if line := lineNaming(w.base[p], k); line > 0 {
+			return none, &RefusedError{Code: "foreign", Path: w.s.abs(p), Line: line, Message: fmt.Sprintf("%s:%d: somebody opened this gate by hand; it is neither patched over nor restored from anywhere", w.s.abs(p), line), Hint: "put the published file back (pip install --force-reinstall --no-deps sglang==" + orVersion(w.s.In.Release) + "), then apply"}
+		}
+	}
+	if reason, bad := k.UnsupportedReason(w.s.In.Release); bad {
+		return none, &RefusedError{Code: "unsupported", Path: w.s.firstFile(k), Message: fmt.Sprintf("SGLang %s in %s is not supported: %s", w.s.In.Release, w.s.In.Root, reason), Hint: "sgpatch list" + w.s.flags()}
+	}
+	fit, err := w.fitting(k)
+	if err != nil {
+		return none, err
+	}
+	if w.g.ListedOnly {
+		return none, &RefusedError{Code: "unlisted", Path: w.s.unlistedFile(k), Message: fmt.Sprintf("%s is not a published content of any supported release (--listed-only)", w.s.unlistedFile(k)), Hint: "without --listed-only it is patched if every hunk fits exactly and the behaviour check passes"}
+	}
+	var good []patchset.Variant
+	var last error
+	for _, v := range fit {
+		if err := w.prove(k, v); err != nil {
+			last = err
+		} else {
+			good = append(good, v)
+		}
+	}
+	switch len(good) {
+	case 0:
+		return none, last
+	case 1:
+		return good[0], nil
+	}
+	return none, &RefusedError{Code: "ambiguous", Path: w.s.firstFile(k), Message: fmt.Sprintf("%s: the variants %s and %s both fit; which one is right cannot be told", w.s.firstFile(k), good[0].Name, good[1].Name)}
+}
+
+func orVersion(release string) string {
+	if release == "" {
+		return "VERSION"
+	}
+	return release
+}
+
+func (s *Site) firstFile(k patchset.Set) string { return s.abs(k.Paths()[0]) }
+
+// unlistedFile is the first file of the set whose content no table knows.
+func (s *Site) unlistedFile(k patchset.Set) string {
+	for _, p := range k.Paths() {
+		if f := s.file(p); f.have != "" && len(k.Listed(p, f.have)) == 0 {
+			return s.abs(p)
+		}
+	}
+	return s.firstFile(k)
+}
+
+func lineNaming(text []byte, k patchset.Set) int {
+	n := 0
+	for line := range bytes.Lines(text) {
+		n++
+		if names(line, k) {
+			return n
+		}
+	}
+	return 0
+}
+
+// fitting lists the variants that fit the bases, or says what does not.
+func (w *planner) fitting(k patchset.Set) ([]patchset.Variant, error) {
+	var fit []patchset.Variant
+	var why []string
+	bad := ""
+	fewest := -1
+	for _, v := range k.Variants {
+		misses, path := w.misses(v)
+		if len(misses) == 0 {
+			fit = append(fit, v)
+		} else if fewest < 0 || len(misses) < fewest {
+			fewest, why, bad = len(misses), misses, path
+		}
+	}
+	if len(fit) > 0 {
+		return fit, nil
+	}
+	return nil, &RefusedError{Code: "no-fit", Path: bad, Message: fmt.Sprintf("%s does not fit this SGLang (release %s): %s", k.ID, orUnknown(w.s.In.Release), strings.Join(why, "; ")), Hint: "sgpatch list" + w.s.flags()}
+}
+
+func orUnknown(release string) string {
+	if release == "" {
+		return "unknown"
+	}
+	return release
+}
+
+// misses lists the hunks of a variant that do not fit, and the first bad file.
+func (w *planner) misses(v patchset.Variant) (why []string, path string) {
+	for _, f := range v.Files {
+		if w.s.file(f.Path).have == "" {
+			why = append(why, w.s.abs(f.Path)+": no such file")
+		} else {
+			for _, h := range f.Fit(w.base[f.Path]) {
+				if h.Reason != "" {
+					why = append(why, fmt.Sprintf("%s: hunk %d of %s: %s", w.s.abs(f.Path), h.Hunk, v.Name, h.Reason))
+				}
+			}
+		}
+		if len(why) > 0 && path == "" {
+			path = w.s.abs(f.Path)
+		}
+	}
+	return why, path
+}
+
+// prove runs the behaviour check on a variant's result.
+func (w *planner) prove(k patchset.Set, v patchset.Variant) error {
+	proof := Proof{Set: k, Root: w.s.In.Root, Pristine: map[string][]byte{}, Staged: map[string][]byte{}}
+	for _, f := range v.Files {
+		got, err := f.Apply(w.base[f.Path])
+		if err != nil {
+			return err
+		}
+		proof.Pristine[f.Path], proof.Staged[f.Path] = w.base[f.Path], got
+	}
+	if w.g.Prove == nil {
+		return &RefusedError{Code: "unproved", Path: w.s.unlistedFile(k), Message: fmt.Sprintf("%s is not in the release table, and there is no Python here to check what the patch would do to it", w.s.unlistedFile(k)), Hint: "name an interpreter with --python"}
+	}
+	if err := w.g.Prove(proof); err != nil {
+		var re *RefusedError
+		if errors.As(err, &re) {
+			re.Path = w.s.unlistedFile(k)
+			return re
+		}
+		return &RefusedError{Code: "check", Path: w.s.unlistedFile(k), Message: fmt.Sprintf("%s: %s (%s) fits, but does not do what it should: %v", w.s.unlistedFile(k), k.ID, v.Name, err), Hint: "sgpatch list" + w.s.flags()}
+	}
+	return nil
+}
+
+// compose plans every file: its base with the hunks of all sets to be.
+func (w *planner) compose() error {
+	for path, sets := range w.take {
+		base := w.base[path]
+		want, err := compose(base, sets)
+		if err != nil {
+			return &RefusedError{Code: "clash", Path: w.s.abs(path), Message: fmt.Sprintf("%s: %v", w.s.abs(path), err)}
+		}
+		t := Tracked{Path: path, Pristine: patchset.DigestOf(base), Want: patchset.DigestOf(want)}
+		t.Mtime = w.s.pristineTime(t)
+		w.next.Files = append(w.next.Files, t)
+		if err := w.put(path, want, time.Time{}); err != nil {
+			return err
+		}
+		if w.s.file(path).have != t.Pristine {
+			w.p.Keep = append(w.p.Keep, base) // the commit saves only what it replaces
+		}
+	}
+	slices.SortFunc(w.p.Writes, func(a, b txn.Write) int { return strings.Compare(a.Rel, b.Rel) })
+	return nil
+}
+
+func compose(base []byte, sets []placed) ([]byte, error) {
+	var edits []patchset.Edit
+	for _, p := range sets {
+		e, err := p.file.Place(base)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", p.set, err)
+		}
+		edits = append(edits, e...)
+	}
+	return patchset.Splice(base, edits)
+}

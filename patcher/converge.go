@@ -1,0 +1,288 @@
+package patcher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"sgpatch/patcher/block"
+	"sgpatch/patcher/install"
+	"sgpatch/patcher/internal/txn"
+)
+
+// Outcome is what a converge did or, dry, would do.
+type Outcome struct {
+	Site     *Site // as it is afterwards
+	Plan     *Plan
+	Findings []Finding
+	Changed  []string // absolute paths whose bytes changed
+}
+
+// RecoverError says that an interrupted commit could not be settled.
+type RecoverError struct{ Err error }
+
+func (e *RecoverError) Error() string {
+	return "an interrupted commit cannot be put right: " + e.Err.Error()
+}
+func (e *RecoverError) Unwrap() error { return e.Err }
+
+// Options of Converge.
+type Options struct {
+	Dry  bool
+	Wait time.Duration // for the lock
+}
+
+// Converge brings an install to a goal, all of it or nothing. Everything is
+// judged before the lock is taken, so that a refusal leaves no trace, and again
+// under the lock, so that what is done was true when it was done.
+func Converge(ctx context.Context, s *Site, g Goal, o Options) (Outcome, error) {
+	plan, err := s.Plan(g)
+	if err != nil && s.Pending == "" {
+		return Outcome{Site: s}, err
+	}
+	if err == nil && (o.Dry || (plan.Empty() && s.Pending == "")) {
+		return s.outcome(plan, nil), nil
+	}
+	if o.Dry {
+		return Outcome{Site: s}, err
+	}
+	if err := ctx.Err(); err != nil {
+		return Outcome{Site: s}, err
+	}
+	if _, serr := os.Stat(s.In.Root); errors.Is(serr, fs.ErrNotExist) {
+		return s.withoutRoot(plan, err, o)
+	}
+	dir, err := txn.Lock(s.In.Root, o.Wait)
+	if err != nil {
+		return Outcome{Site: s}, err
+	}
+	defer dir.Close()
+	unlock, err := s.lockEntry(o.Wait)
+	if err != nil {
+		return Outcome{Site: s}, err
+	}
+	defer unlock()
+	return s.locked(dir, g)
+}
+
+// lockEntry locks the sitecustomize, which other roots may share.
+func (s *Site) lockEntry(wait time.Duration) (func(), error) {
+	if s.In.Site == "" {
+		return func() {}, nil
+	}
+	real, err := install.Resolve(s.In.Site)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return func() {}, nil // the plan refuses it if it is needed
+	}
+	if _, err := os.Stat(filepath.Dir(real)); err != nil {
+		return func() {}, nil
+	}
+	return txn.LockBeside(real, wait)
+}
+
+func (s *Site) locked(dir *txn.Dir, g Goal) (Outcome, error) {
+	notes, err := s.recover(dir, g.Told)
+	if err != nil {
+		return Outcome{Site: s, Findings: notes}, &RecoverError{err}
+	}
+	for try := 0; ; try++ {
+		now, err := openOnce(s.In, s.known)
+		if err != nil {
+			return Outcome{Site: s, Findings: notes}, err
+		}
+		plan, err := now.Plan(g)
+		if err != nil {
+			return Outcome{Site: now, Findings: notes}, err
+		}
+		if plan.Empty() {
+			return now.outcome(plan, notes), nil
+		}
+		err = now.commit(dir, plan, g)
+		var moved *txn.ChangedError
+		if errors.As(err, &moved) && try < 5 {
+			continue // somebody else edited it between the look and the commit
+		}
+		if err != nil {
+			return Outcome{Site: now, Findings: notes}, err
+		}
+		after, err := openOnce(s.In, s.known)
+		if err != nil {
+			return Outcome{Site: now, Findings: notes}, err
+		}
+		return after.outcome(plan, notes), nil
+	}
+}
+
+func (s *Site) commit(dir *txn.Dir, plan *Plan, g Goal) error {
+	for _, data := range plan.Keep {
+		if err := dir.Keep(data); err != nil {
+			return err
+		}
+	}
+	return dir.Commit(g.Command, plan.Writes, plan.Receipt.text())
+}
+
+func (s *Site) outcome(plan *Plan, notes []Finding) Outcome {
+	return Outcome{Site: s, Plan: plan, Findings: append(slices.Clone(notes), plan.Findings...), Changed: plan.Changed()}
+}
+
+// recover settles what an interrupted command left.
+func (s *Site) recover(dir *txn.Dir, told string) ([]Finding, error) {
+	r, err := dir.Recover(func(rel, path string) error { return s.mayRecover(rel, path, told) })
+	if err != nil || r.Command == "" {
+		return nil, err
+	}
+	how := "put back"
+	if r.Finished {
+		how = "complete, and tidied up"
+	}
+	notes := []Finding{{Code: "recovered", Severity: "note", Message: fmt.Sprintf("an interrupted %s was found and %s", r.Command, how)}}
+	for _, p := range r.Left {
+		notes = append(notes, Finding{Code: "recovery-left", Severity: "warning", Path: p, Message: p + " is neither the old nor the new content of the interrupted command; it stays as it is"})
+	}
+	return notes, nil
+}
+
+// mayRecover says whether the journal of this root may name a file.
+func (s *Site) mayRecover(rel, path, told string) error {
+	if rel == "" {
+		return s.mayTouch(path, told)
+	}
+	if !filepath.IsLocal(rel) || filepath.Clean(rel) != rel || slices.Contains(filepath.SplitList(rel), txn.Folder) {
+		return errors.New("that is not a path of this install")
+	}
+	real, err := install.Resolve(s.abs(rel))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if real != path {
+		return fmt.Errorf("%s leads to %s", s.abs(rel), real)
+	}
+	return nil
+}
+
+// withoutRoot takes the entry of a root that does not exist any more out.
+func (s *Site) withoutRoot(plan *Plan, err error, o Options) (Outcome, error) {
+	if err != nil {
+		return Outcome{Site: s}, err
+	}
+	unlock, err := s.lockEntry(o.Wait)
+	if err != nil {
+		return Outcome{Site: s}, err
+	}
+	defer unlock()
+	for _, w := range plan.Writes {
+		if err := txn.Replace(w); err != nil {
+			return Outcome{Site: s}, err
+		}
+	}
+	after, err := openOnce(s.In, s.known)
+	if err != nil {
+		return Outcome{Site: s}, err
+	}
+	return after.outcome(plan, nil), nil
+}
+
+// Purge takes the records of an install away, if nothing is in place any more.
+func (s *Site) Purge(wait time.Duration) error {
+	if len(s.Receipt.Sets) > 0 {
+		return &RefusedError{Code: "in-place", Path: s.In.Root, Message: "sets are still in place; their records stay", Hint: "sgpatch revert --all --purge" + s.flags()}
+	}
+	if receipt, journal, err := txn.Read(s.In.Root); err != nil || (receipt == nil && journal == nil) {
+		return err
+	}
+	dir, err := txn.Lock(s.In.Root, wait)
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if s.Moved() {
+		return &RefusedError{Code: "moved", Path: s.In.Root, Message: "another command changed the records meanwhile; they stay", Hint: "sgpatch status" + s.flags()}
+	}
+	return dir.Purge()
+}
+
+// Orphan names the root of an install that an interpreter had before somebody
+// uninstalled SGLang: its own site directory with records, or a root in the
+// block of its sitecustomize that is its own or does not exist any more.
+func Orphan(a install.Answer) string {
+	for _, dir := range append(slices.Clone(a.Purelib), a.UserSite) {
+		if dir == "" {
+			continue
+		}
+		if receipt, journal, err := txn.Read(dir); err == nil && (receipt != nil || journal != nil) {
+			return dir
+		}
+	}
+	text, err := os.ReadFile(a.Site)
+	if err != nil {
+		return ""
+	}
+	b, err := block.Get(text)
+	if err != nil {
+		return ""
+	}
+	for _, root := range b.Roots() {
+		if _, err := os.Stat(root); errors.Is(err, fs.ErrNotExist) || ofPython(root, a.Prefix) {
+			return root
+		}
+	}
+	return ""
+}
+
+func ofPython(root, prefix string) bool {
+	text, _, err := txn.Read(root)
+	if err != nil || text == nil {
+		return false
+	}
+	r, err := parseReceipt(root, text)
+	return err == nil && r.Python.Prefix == prefix
+}
+
+// Record appends one line to a history that only its owner may read.
+func Record(path string, line []byte) error { return txn.Append(path, line) }
+
+// Scratch makes an empty directory for a child process of this owner, and gives
+// the way to remove it.
+func Scratch(uid, gid int) (dir string, remove func(), err error) { return txn.Scratch(uid, gid) }
+
+// python is what a receipt records of the interpreter that was asked.
+func (s *Site) python() Python {
+	if !s.In.Asked {
+		return s.Receipt.Python
+	}
+	a := s.In.Answer
+	p := Python{Path: s.In.Python, Executable: a.Executable, Prefix: a.Prefix, Version: a.Version, Tag: a.Tag, Magic: fmt.Sprintf("%x", a.Magic), PycachePrefix: a.PycachePrefix}
+	if st, err := os.Stat(a.Executable); err == nil {
+		p.Size, p.Mtime = st.Size(), st.ModTime().UnixNano()
+	}
+	return p
+}
+
+// pristineTime is the modification time of a file before us, for its return.
+func (s *Site) pristineTime(t Tracked) int64 {
+	if s.file(t.Path).have == t.Pristine {
+		if st, err := os.Stat(s.abs(t.Path)); err == nil {
+			return st.ModTime().UnixNano()
+		}
+	}
+	if was, ok := s.Receipt.File(t.Path); ok && was.Pristine == t.Pristine {
+		return was.Mtime
+	}
+	return 0
+}
+
+// What a commit can end with; see package txn.
+type (
+	BusyError    = txn.BusyError
+	CommitError  = txn.CommitError
+	ChangedError = txn.ChangedError
+)
+
+// Link makes a symbolic link; an existing file is an error.
+func Link(target, path string) error { return txn.Link(target, path) }

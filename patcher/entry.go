@@ -1,0 +1,250 @@
+package patcher
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"sgpatch/patcher/block"
+	"sgpatch/patcher/install"
+	"sgpatch/patcher/internal/txn"
+	"sgpatch/patcher/patchset"
+)
+
+type blockVar = block.Var
+
+// entry plans the block in the sitecustomize that is imported, and takes this
+// root out of one that used to be.
+func (w *planner) entry() error {
+	if err := w.leaveOld(); err != nil {
+		return err
+	}
+	s := w.s
+	want, err := w.wanted()
+	if err != nil {
+		return err
+	}
+	mine := len(s.Block.Wants(s.root)) > 0
+	w.next.Entry = EntryPlace{}
+	if len(want) == 0 && !mine {
+		if s.BlockErr != nil && s.Receipt.Entry.Real == s.entryAt && s.entryAt != "" {
+			return w.damagedBlock()
+		}
+		return nil
+	}
+	switch {
+	case s.BlockErr != nil:
+		return w.damagedBlock()
+	case len(want) > 0 && s.In.SiteErr != nil:
+		return &RefusedError{Code: "sitecustomize", Path: s.In.Site, Message: s.In.SiteErr.Error(), Hint: "mend that file, or put only the code in place: sgpatch apply --no-env" + s.flags()}
+	}
+	return w.rewrite(want)
+}
+
+func (w *planner) damagedBlock() error {
+	s := w.s
+	re := &RefusedError{Code: "damaged-block", Path: s.In.Site, Message: fmt.Sprintf("%s: %v", s.In.Site, s.BlockErr), Hint: "take the lines between sgpatch's markers, and the markers, out by hand; then run this again"}
+	var de *block.DamagedError
+	if errors.As(s.BlockErr, &de) {
+		re.Line = de.Line
+	}
+	return re
+}
+
+// wanted lists what this root shall have in the block. A receipt may have come
+// with somebody's image: a name that neither a known set nor the block itself
+// has is not written anywhere.
+func (w *planner) wanted() ([]block.Var, error) {
+	drop := map[string]bool{}
+	for _, id := range w.g.Revert {
+		w.namesOf(id, drop)
+	}
+	for _, e := range w.next.Sets {
+		if e.NoEnv {
+			w.namesOf(e.ID, drop)
+		}
+	}
+	have := w.s.Block.Wants(w.s.root)
+	var all []block.Var
+	for _, v := range w.next.Env() {
+		if !w.allowed(v.Name, have) {
+			w.p.note(Finding{Code: "unknown-entry", Severity: "warning", Message: fmt.Sprintf("the receipt asks for %s, which no known set has; it is not written", v.Name)})
+			continue
+		}
+		i := slices.IndexFunc(all, func(x block.Var) bool { return x.Name == v.Name })
+		if i >= 0 && all[i].Value != v.Value {
+			return nil, &RefusedError{Code: "conflict", Path: w.s.In.Site, Message: fmt.Sprintf("two sets want different values of %s: %q and %q", v.Name, all[i].Value, v.Value)}
+		}
+		if i < 0 {
+			all = append(all, v)
+		}
+	}
+	for _, v := range have {
+		// an entry of which no receipt speaks stays, unless everything is to go
+		if !drop[v.Name] && (w.g.Named || len(w.g.Apply) > 0) && !slices.ContainsFunc(all, func(x block.Var) bool { return x.Name == v.Name }) {
+			all = append(all, v)
+		}
+	}
+	return all, nil
+}
+
+func (w *planner) namesOf(id string, set map[string]bool) {
+	k, _ := w.s.Known(id)
+	for _, e := range k.Env {
+		set[e.Name] = true
+	}
+	e, _ := w.s.Receipt.Set(id)
+	for _, v := range e.Env {
+		set[v.Name] = true
+	}
+}
+
+func (w *planner) allowed(name string, have []block.Var) bool {
+	if slices.ContainsFunc(have, func(v block.Var) bool { return v.Name == name }) {
+		return true
+	}
+	for _, k := range w.s.known {
+		if slices.ContainsFunc(k.Env, func(e patchset.EnvEntry) bool { return e.Name == name }) {
+			return true
+		}
+	}
+	return false
+}
+
+// rewrite plans the sitecustomize with this root's entries.
+func (w *planner) rewrite(want []block.Var) error {
+	s := w.s
+	real, err := install.Resolve(s.In.Site)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	b, err := s.Block.Keep(func(root string) bool { return root == s.root || alive(root, real) }).With(s.root, want)
+	if err != nil {
+		return &RefusedError{Code: "conflict", Path: s.In.Site, Message: fmt.Sprintf("%s: %v", s.In.Site, err), Hint: "apply both with the same value (--env NAME=VALUE)"}
+	}
+	b.Made = b.Made || s.Entry == nil
+	text, err := block.Set(s.Entry, b)
+	if err != nil {
+		return &RefusedError{Code: "sitecustomize", Path: s.In.Site, Message: fmt.Sprintf("%s: %v", s.In.Site, err)}
+	}
+	if len(want) > 0 {
+		w.next.Entry = EntryPlace{Path: s.In.Site, Real: real, Digest: patchset.DigestOf(text)}
+		w.remarks(text)
+	}
+	w.putEntry(s.In.Site, real, s.Entry, text, s.Block.Made && len(b.Entries) == 0)
+	return nil
+}
+
+// putEntry plans a sitecustomize; one that we made and that has nothing else in
+// it is removed.
+func (w *planner) putEntry(path, real string, old, text []byte, made bool) {
+	if bytes.Equal(old, text) && (old == nil) == (text == nil) {
+		return
+	}
+	wr := txn.Write{Path: real, New: string(patchset.DigestOf(text)), Data: text, Perm: 0o644}
+	if old != nil {
+		wr.Old = string(patchset.DigestOf(old))
+	}
+	if made && len(text) == 0 {
+		wr.New, wr.Data = "", nil
+	}
+	wr.Stale = install.Bytecode(path, w.s.In.Answer.PycachePrefix)
+	w.add(wr, path, old)
+}
+
+// remarks says what else an edit of this file concerns.
+func (w *planner) remarks(text []byte) {
+	s := w.s
+	if bytes.Equal(text, s.Entry) {
+		return
+	}
+	a := s.In.Answer
+	if s.In.Asked && s.In.HasSite && a.Prefix != a.BasePrefix && !strings.HasPrefix(s.In.Site, a.Prefix+"/") {
+		w.p.note(Finding{Code: "shared", Severity: "note", Path: s.In.Site, Message: s.In.Site + " is shared by every environment of this Python; the entry is harmless where SGLang is not patched"})
+	}
+	if real := w.next.Entry.Real; conffile(real) {
+		w.p.note(Finding{Code: "conffile", Severity: "note", Path: real, Message: real + " belongs to a Debian package; its upgrades will ask about the change: keep it, or revert before"})
+	}
+	if !s.In.Asked {
+		w.p.note(Finding{Code: "unproved-entry", Severity: "warning", Path: s.In.Site, Message: "nobody proved that " + s.In.Site + " is imported; name the interpreter with --python, or another file with --sitecustomize"})
+	}
+}
+
+// conffile says whether dpkg keeps track of edits to a file.
+func conffile(path string) bool {
+	if !strings.HasPrefix(path, "/etc/") {
+		return false
+	}
+	status, err := os.ReadFile("/var/lib/dpkg/status")
+	return err == nil && bytes.Contains(status, []byte("\n "+path+" "))
+}
+
+// alive says whether a root of a shared block still stands behind it. A copied
+// sitecustomize carries strangers.
+func alive(root, file string) bool {
+	text, _, err := txn.Read(root)
+	if err != nil || text == nil {
+		return false
+	}
+	r, err := parseReceipt(root, text)
+	return err == nil && r.Entry.Real == file && len(r.Env()) > 0
+}
+
+// leaveOld withdraws this root from a sitecustomize that the receipt names and
+// that is not the one imported now. It is touched only where it lies inside the
+// root, is on the interpreter's path, or was named by the operator.
+func (w *planner) leaveOld() error {
+	s, old := w.s, w.s.Receipt.Entry
+	if old.Real == "" || old.Real == s.entryAt {
+		return nil
+	}
+	if err := s.mayTouch(old.Real, w.g.Told); err != nil {
+		w.p.note(Finding{Code: "other-sitecustomize", Severity: "warning", Path: old.Path, Message: fmt.Sprintf("the entry stands in %s, which is not imported by this interpreter; it stays there", old.Path), Hint: "sgpatch revert --sitecustomize " + old.Path + s.flags()})
+		return nil
+	}
+	text, err := os.ReadFile(old.Real)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	b, err := block.Get(text)
+	if err != nil {
+		return &RefusedError{Code: "damaged-block", Path: old.Path, Message: fmt.Sprintf("%s: %v", old.Path, err), Hint: "take the lines between sgpatch's markers, and the markers, out by hand; then run this again"}
+	}
+	if !slices.Contains(b.Roots(), s.root) {
+		return nil
+	}
+	rest := b.Without(s.root)
+	out, err := block.Set(text, rest)
+	if err != nil {
+		return err
+	}
+	w.putEntry(old.Path, old.Real, text, out, b.Made && len(rest.Entries) == 0)
+	return nil
+}
+
+// mayTouch says whether a record may name this file as a sitecustomize.
+func (s *Site) mayTouch(real, told string) error {
+	if real == s.entryAt {
+		return nil
+	}
+	for _, p := range append(slices.Clone(s.In.Answer.OtherSites), told) {
+		if p == "" {
+			continue
+		}
+		if r, err := install.Resolve(p); (err == nil || errors.Is(err, fs.ErrNotExist)) && r == real {
+			return nil
+		}
+	}
+	if s.inside(real) && filepath.Base(real) == "sitecustomize.py" {
+		return nil
+	}
+	return errors.New("that is not a sitecustomize of this install")
+}

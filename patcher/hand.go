@@ -1,0 +1,56 @@
+package patcher
+
+import (
+	"os"
+	"path/filepath"
+
+	"sgpatch/patcher/block"
+)
+
+// Hand is a line that sets one of our variables and was written by somebody else.
+type Hand struct {
+	Path string
+	block.Line
+}
+
+// profiles are the files whose lines may set variables for a login or a unit.
+var profiles = []string{
+	"/etc/environment", "/etc/profile", "/etc/profile.d/*.sh", "/etc/bash.bashrc", "/etc/zsh/zshenv",
+	"/etc/systemd/system/*.service", "/etc/systemd/system/*.d/*.conf",
+	"~/.profile", "~/.bash_profile", "~/.bash_login", "~/.bashrc", "~/.zshenv", "~/.zprofile", "~/.zshrc",
+	"~/.config/environment.d/*.conf",
+}
+
+const maxProfile = 1 << 20
+
+// ByHand looks for lines that set these variables outside of our block: in the
+// sitecustomize, in shell profiles and in unit files.
+func (s *Site) ByHand(names []string) []Hand {
+	var all []Hand
+	for _, l := range block.Hand(s.Entry, names) {
+		all = append(all, Hand{s.In.Site, l})
+	}
+	home := os.Getenv("HOME")
+	for _, p := range profiles {
+		if p[0] == '~' {
+			if home == "" {
+				continue
+			}
+			p = home + p[1:]
+		}
+		found, _ := filepath.Glob(p)
+		for _, f := range found {
+			if st, err := os.Stat(f); err != nil || !st.Mode().IsRegular() || st.Size() > maxProfile {
+				continue
+			}
+			text, err := os.ReadFile(f)
+			if err != nil {
+				continue
+			}
+			for _, l := range block.Shell(text, names) {
+				all = append(all, Hand{f, l})
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,249 @@
+// Package install finds out which SGLang a Python would really import, which
+// sitecustomize.py it would run before that, and where its bytecode lies. It
+// asks the interpreter and reads; it never imports sglang and writes nothing.
+package install
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+//go:embed probe.py
+var probe string
+
+// Query is one question to an interpreter.
+type Query struct {
+	Python  string   // path of the interpreter; a venv's is not resolved to its base
+	Options []string // interpreter options that CMD would give it, as "-S"
+	Script  string   // the file CMD would run, if any: its directory leads sys.path
+	Names   []string // variables whose value in force is asked for
+	Here    bool     // ask in the working directory, as CMD would; otherwise from /
+
+	// Orphan names the root of an install that this interpreter had, if
+	// records of it are left; it is asked when there is no sglang any more.
+	Orphan func(Answer) string
+}
+
+// Answer is what the interpreter said.
+type Answer struct {
+	Executable, Prefix, BasePrefix string
+	Version, Tag, Optimize         string
+	Magic                          []byte // of its bytecode files
+	PycachePrefix                  string // PYTHONPYCACHEPREFIX or -X pycache_prefix
+	NoSite, Isolated, NoEnv        bool
+	Env                            map[string]string // variables present after start-up
+	Origin                         string            // sglang/__init__.py as found
+	Locations                      []string          // sglang's directories, several for a namespace package
+	Copies                         []string          // every directory on sys.path with an sglang package
+	Purelib                        []string          // the interpreter's own site directories that are on sys.path
+	UserSite                       string
+	PythonPath                     []string
+	Site                           string // the sitecustomize that is imported, "" if there is none
+	SiteLoaded                     bool   // it ran to its end
+	SiteIsFile                     bool
+	SiteBroken                     string   // why it cannot be compiled
+	OtherSites                     []string // every sitecustomize on sys.path
+	Problems                       []string
+}
+
+// PythonError says that an interpreter could not be asked.
+type PythonError struct {
+	Python string
+	Err    error
+	Stderr string
+}
+
+func (e *PythonError) Error() string {
+	s := fmt.Sprintf("%s: %v", e.Python, e.Err)
+	if t := strings.TrimSpace(e.Stderr); t != "" {
+		s += ": " + lastLine(t)
+	}
+	return s
+}
+
+func (e *PythonError) Unwrap() error { return e.Err }
+
+func lastLine(s string) string { return s[strings.LastIndexByte(s, '\n')+1:] }
+
+const askLimit = 30 * time.Second
+
+// Ask starts the interpreter once, under the caller's environment.
+func Ask(ctx context.Context, q Query) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	defer cancel()
+	nonce := make([]byte, 8)
+	rand.Read(nonce)
+	key := "sgpatch-" + hex.EncodeToString(nonce)
+	look := "root"
+	if q.Here {
+		look = "here"
+	}
+	args := append(append([]string{}, q.Options...), "-c", probe, key, look, strings.Join(q.Names, ","))
+	if q.Script != "" {
+		args = append(args, filepath.Dir(realOr(q.Script)))
+	}
+	cmd, err := Command(ctx, q.Python, args...)
+	if err != nil {
+		return Answer{}, err
+	}
+	if !q.Here {
+		cmd.Dir = "/"
+	}
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		if ctx.Err() != nil {
+			err = fmt.Errorf("no answer within %s", askLimit)
+		}
+		return Answer{}, &PythonError{Python: q.Python, Err: err, Stderr: stderr.String()}
+	}
+	return parseAnswer(q.Python, key, stdout.String())
+}
+
+func realOr(path string) string {
+	if real, err := filepath.EvalSymlinks(path); err == nil {
+		return real
+	}
+	return path
+}
+
+// Command prepares a run of an interpreter in its own process group. Root runs
+// an interpreter that belongs to another user as that user: whoever can write
+// it could otherwise run anything as root.
+func Command(ctx context.Context, python string, args ...string) (*exec.Cmd, error) {
+	cmd := exec.CommandContext(ctx, python, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = time.Second
+	if os.Geteuid() != 0 {
+		return cmd, nil
+	}
+	uid, gid, err := Owner(python, filepath.Dir(python), realOr(python))
+	if err != nil {
+		return nil, &PythonError{Python: python, Err: err}
+	}
+	if uid == 0 {
+		return cmd, nil
+	}
+	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uid, Gid: gid}
+	cmd.Env = append(os.Environ(), "HOME="+home(uid))
+	return cmd, nil
+}
+
+// Owner returns the first owner of these paths that is not root; links are not followed.
+func Owner(paths ...string) (uid, gid uint32, err error) {
+	for _, p := range paths {
+		st, err := os.Lstat(p)
+		if err != nil {
+			return 0, 0, err
+		}
+		if s := st.Sys().(*syscall.Stat_t); s.Uid != 0 {
+			return s.Uid, s.Gid, nil
+		}
+	}
+	return 0, 0, nil
+}
+
+func home(uid uint32) string {
+	if _, home := Account(int(uid)); home != "" {
+		return home
+	}
+	return "/"
+}
+
+// Account returns the name and home of a user, "" for one without an entry in
+// /etc/passwd. os/user would make the program depend on the C library.
+func Account(uid int) (name, home string) {
+	text, err := os.ReadFile("/etc/passwd")
+	if err != nil {
+		return "", ""
+	}
+	for line := range strings.Lines(string(text)) {
+		if f := strings.Split(strings.TrimSpace(line), ":"); len(f) >= 6 && f[2] == strconv.Itoa(uid) {
+			return f[0], f[5]
+		}
+	}
+	return "", ""
+}
+
+func parseAnswer(python, key, text string) (Answer, error) {
+	a := Answer{Env: map[string]string{}}
+	ended := false
+	for line := range strings.Lines(text) {
+		line, ok := strings.CutPrefix(strings.TrimRight(line, "\r\n"), key+" ")
+		if !ok {
+			continue // printed by somebody's sitecustomize
+		}
+		words := strings.Split(line, " ")
+		if words[0] == "end" {
+			ended = true
+			continue
+		}
+		v := make([]string, len(words)-1)
+		for i, w := range words[1:] {
+			b, err := hex.DecodeString(strings.TrimPrefix(w, "-"))
+			if err != nil {
+				return a, &PythonError{Python: python, Err: errors.New("its answer is garbled")}
+			}
+			v[i] = string(b)
+		}
+		a.take(words[0], v)
+	}
+	if !ended {
+		return a, &PythonError{Python: python, Err: errors.New("it gave no answer; is it a Python?")}
+	}
+	return a, nil
+}
+
+func (a *Answer) take(key string, v []string) {
+	switch key {
+	case "executable":
+		a.Executable = v[0]
+	case "prefix":
+		a.Prefix, a.BasePrefix = v[0], v[1]
+	case "version":
+		a.Version = v[0]
+	case "tag":
+		a.Tag, a.Optimize = v[0], v[1]
+	case "pycache":
+		a.PycachePrefix = v[0]
+	case "magic":
+		a.Magic, _ = hex.DecodeString(v[0])
+	case "flags":
+		a.NoSite, a.Isolated, a.NoEnv = v[0] != "0", v[1] != "0", v[2] != "0"
+	case "env":
+		a.Env[v[0]] = v[1]
+	case "sglang":
+		a.Origin, a.Locations = v[0], v[1:]
+	case "copy":
+		a.Copies = append(a.Copies, v[0])
+	case "user":
+		a.UserSite = v[0]
+	case "purelib":
+		if v[1] == "1" {
+			a.Purelib = append(a.Purelib, v[0])
+		}
+	case "pythonpath":
+		a.PythonPath = append(a.PythonPath, v[0])
+	case "sitecustomize":
+		a.Site, a.SiteLoaded, a.SiteIsFile = v[0], v[1] == "1", v[2] == "1"
+	case "broken":
+		a.SiteBroken = v[0]
+	case "othersite":
+		a.OtherSites = append(a.OtherSites, v[0])
+	case "problem":
+		a.Problems = append(a.Problems, v[0])
+	}
+}

@@ -1,0 +1,41 @@
+package install
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// Roots lists the directories where the records of an interpreter's SGLang may
+// lie, by the layouts of venvs, conda prefixes, Debian and editable installs. It
+// starts nothing.
+func Roots(python string) []string {
+	prefix := filepath.Dir(filepath.Dir(python))
+	var all []string
+	for _, pattern := range []string{"lib/python3*/site-packages", "local/lib/python3*/dist-packages", "lib/python3*/dist-packages"} {
+		dirs, _ := filepath.Glob(filepath.Join(prefix, pattern))
+		for _, dir := range dirs {
+			all = append(all, dir)
+			all = append(all, pthRoots(dir)...)
+		}
+	}
+	return all
+}
+
+// pthRoots reads the directories that .pth files add.
+func pthRoots(dir string) []string {
+	var all []string
+	files, _ := filepath.Glob(filepath.Join(dir, "*.pth"))
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil || len(text) > 1<<20 {
+			continue
+		}
+		for line := range strings.Lines(string(text)) {
+			if line = strings.TrimSpace(line); filepath.IsAbs(line) {
+				all = append(all, line)
+			}
+		}
+	}
+	return all
+}

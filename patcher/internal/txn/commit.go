@@ -1,0 +1,477 @@
+package txn
+
+import (
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// journal is what is on disk while a commit runs.
+type journal struct {
+	Schema  int       `json:"schema"`
+	ID      string    `json:"id"`
+	Command string    `json:"command"`
+	Started time.Time `json:"started"`
+	Receipt string    `json:"receipt"` // digest of the receipt that ends the commit
+	Writes  []entry   `json:"writes"`
+}
+
+type entry struct {
+	Rel   string      `json:"rel,omitempty"`
+	Path  string      `json:"path"`
+	Old   string      `json:"old,omitempty"`
+	New   string      `json:"new,omitempty"`
+	Perm  fs.FileMode `json:"perm,omitempty"`
+	Mtime int64       `json:"mtime,omitempty"` // of the old content, nanoseconds since 1970
+}
+
+func split(path string) (dir, base string) {
+	return filepath.Dir(path), filepath.Base(path)
+}
+
+// staged is the name of a file while it waits beside its target.
+func (j *journal) staged(base string) string {
+	return "." + base + "." + j.ID + ".sgpatch"
+}
+
+// Commit makes all writes, and the receipt with them, or none of them. The
+// error is a *CommitError, a *ChangedError, or one of the file system's from
+// before anything was touched.
+func (d *Dir) Commit(command string, writes []Write, receipt []byte) error {
+	j := &journal{Schema: 1, ID: newID(), Command: command, Started: time.Now().UTC(), Receipt: Digest(receipt)}
+	c := &commit{dir: d, journal: j, writes: writes, receipt: receipt, dirs: map[string]int{}}
+	defer c.close()
+	if err := c.prepare(); err != nil {
+		return err
+	}
+	if err := c.run(); err != nil {
+		return c.abort(err)
+	}
+	return nil
+}
+
+func newID() string {
+	b := make([]byte, 6)
+	rand.Read(b)
+	return hex.EncodeToString(b)
+}
+
+type commit struct {
+	dir     *Dir
+	journal *journal
+	writes  []Write
+	receipt []byte
+	before  []byte         // the receipt that the new one replaces
+	dirs    map[string]int // open directories of the targets
+	touched bool
+}
+
+func (c *commit) close() {
+	for _, fd := range c.dirs {
+		unix.Close(fd)
+	}
+}
+
+// prepare looks at every target, keeps its content and says in the journal what
+// is about to happen. Nothing outside .sgpatch has changed when it returns.
+func (c *commit) prepare() error {
+	var old [][]byte
+	var err error
+	if c.before, err = c.dir.Receipt(); err != nil {
+		return err
+	}
+	for _, w := range c.writes {
+		if err := Replaceable(w.Path); err != nil {
+			return err
+		}
+		data, e, err := c.look(w)
+		if err != nil {
+			return err
+		}
+		if w.Old != "" && w.Old != w.New {
+			old = append(old, data)
+		}
+		c.journal.Writes = append(c.journal.Writes, e)
+	}
+	if len(old) > 0 {
+		if err := c.dir.keep(old); err != nil {
+			return err
+		}
+	}
+	if len(c.writes) == 0 {
+		return nil // the receipt alone is one rename
+	}
+	return c.dir.putJournal(c.journal)
+}
+
+func (c *commit) look(w Write) ([]byte, entry, error) {
+	e := entry{Rel: w.Rel, Path: w.Path, Old: w.Old, New: w.New, Perm: w.Perm}
+	dir, base := split(w.Path)
+	fd, ok := c.dirs[dir]
+	if !ok {
+		var err error
+		if fd, err = openDir(dir); err != nil {
+			return nil, e, err
+		}
+		c.dirs[dir] = fd
+	}
+	data, err := optional(readAt(fd, base, maxFile))
+	if err != nil {
+		return nil, e, &fs.PathError{Op: "read", Path: w.Path, Err: err}
+	}
+	var st unix.Stat_t
+	serr := unix.Fstatat(fd, base, &st, unix.AT_SYMLINK_NOFOLLOW)
+	have := ""
+	if serr == nil {
+		have = Digest(data)
+		e.Perm, e.Mtime = fs.FileMode(st.Mode&0o7777), st.Mtim.Nano()
+	}
+	if have != w.Old {
+		return nil, e, &ChangedError{w.Path}
+	}
+	return data, e, nil
+}
+
+func (d *Dir) putJournal(j *journal) error {
+	text, err := json.MarshalIndent(j, "", " ")
+	if err != nil {
+		return err
+	}
+	if err := putAt(d.fd, journalName, append(text, '\n')); err != nil {
+		return inFolder(d.root, err)
+	}
+	if err := unix.Fsync(d.fd); err != nil { // without it a power cut may leave renamed files and no journal
+		return &fs.PathError{Op: "sync", Path: filepath.Join(d.root, Folder), Err: err}
+	}
+	return nil
+}
+
+// run stages and renames every file, then the receipt.
+func (c *commit) run() error {
+	for _, w := range c.writes {
+		dir, base := split(w.Path)
+		if w.New == "" || w.New == w.Old {
+			continue
+		}
+		if err := stage(c.dirs[dir], base, c.journal.staged(base), w); err != nil {
+			return &CommitError{Path: w.Path, Step: "stage", Err: err}
+		}
+	}
+	for _, w := range c.writes {
+		if err := c.replace(w); err != nil {
+			return err
+		}
+	}
+	for dir, fd := range c.dirs {
+		if err := unix.Fsync(fd); err != nil {
+			return &CommitError{Path: dir, Step: "sync", Err: err}
+		}
+	}
+	return c.finish()
+}
+
+func (c *commit) replace(w Write) error {
+	dir, base := split(w.Path)
+	fd := c.dirs[dir]
+	if have, err := digestAt(fd, base); err != nil || have != w.Old {
+		return errors.Join(err, &ChangedError{w.Path})
+	}
+	var err error
+	switch w.New {
+	case w.Old: // only its bytecode goes
+	case "":
+		err = unix.Unlinkat(fd, base, 0)
+	default:
+		err = unix.Renameat(fd, c.journal.staged(base), fd, base)
+	}
+	if err != nil {
+		return &CommitError{Path: w.Path, Step: "rename", Err: err}
+	}
+	c.touched = true
+	return clearStale(w.Path, w.Stale)
+}
+
+// clearStale removes bytecode that would hide the change of a source.
+func clearStale(path string, stale []string) error {
+	for _, p := range stale {
+		if err := unix.Unlink(p); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
+			return &CommitError{Path: path, Step: "remove stale bytecode " + p, Err: err}
+		}
+	}
+	return nil
+}
+
+// finish writes the receipt, the point of no return, and takes the journal away.
+func (c *commit) finish() error {
+	d := c.dir
+	if err := putAt(d.fd, receiptName, c.receipt); err != nil {
+		return &CommitError{Path: filepath.Join(d.root, Folder, receiptName), Step: "write", Err: err}
+	}
+	if err := unix.Fsync(d.fd); err != nil {
+		return &CommitError{Path: filepath.Join(d.root, Folder), Step: "sync", Err: err}
+	}
+	// A journal that cannot be removed is found with its receipt in place and tidied up later.
+	unix.Unlinkat(d.fd, journalName, 0)
+	unix.Fsync(d.fd)
+	return nil
+}
+
+// abort puts everything back after a failure and says how that went.
+func (c *commit) abort(cause error) error {
+	ce := &CommitError{Step: "write", Err: cause}
+	if !errors.As(cause, &ce) {
+		var ch *ChangedError
+		if errors.As(cause, &ch) {
+			ce.Path = ch.Path
+		}
+	}
+	ce.Touched = c.touched
+	c.dir.putReceiptBack(c.before)
+	paths := make([]string, len(c.journal.Writes))
+	for i, e := range c.journal.Writes {
+		paths[i] = e.Path
+	}
+	out, err := c.dir.rollback(c.journal, paths)
+	if err != nil {
+		ce.Touched, ce.Undone = true, false
+		ce.Err = fmt.Errorf("%w (and then: %v)", ce.Err, err)
+		return ce
+	}
+	ce.Undone = len(out.Left) == 0
+	return ce
+}
+
+// putReceiptBack undoes the point of no return when the sync right after it
+// failed. If even that fails the journal is found with a new receipt: complete.
+func (d *Dir) putReceiptBack(before []byte) {
+	now, err := d.Receipt()
+	if err != nil || string(now) == string(before) {
+		return
+	}
+	if before == nil {
+		unix.Unlinkat(d.fd, receiptName, 0)
+		return
+	}
+	putAt(d.fd, receiptName, before)
+}
+
+// Recovery says what was found of an interrupted commit.
+type Recovery struct {
+	Command  string   // the command that was interrupted, "" if none was
+	Finished bool     // it was complete but for tidying up
+	Restored []string // files that were put back
+	Left     []string // files whose content is neither old nor new: not touched
+}
+
+// Recover settles an interrupted commit. The journal may have come with
+// somebody's image: allow says whether an entry may name this real path, as that
+// of a path from the root or (rel "") as a sitecustomize. If it may not, the
+// journal stays and nothing is touched.
+func (d *Dir) Recover(allow func(rel, path string) error) (Recovery, error) {
+	text, err := optional(readAt(d.fd, journalName, maxRecord))
+	if err != nil || text == nil {
+		return Recovery{}, inFolder(d.root, err)
+	}
+	j, err := parseJournal(text)
+	if err != nil {
+		return Recovery{}, fmt.Errorf("%s: %w", filepath.Join(d.root, Folder, journalName), err)
+	}
+	paths := make([]string, len(j.Writes))
+	for i, e := range j.Writes {
+		if err = allow(e.Rel, e.Path); err != nil {
+			return Recovery{}, fmt.Errorf("%s names %s: %w", filepath.Join(d.root, Folder, journalName), e.Path, err)
+		}
+		paths[i] = e.Path
+	}
+	receipt, err := d.Receipt()
+	if err != nil {
+		return Recovery{}, inFolder(d.root, err)
+	}
+	if receipt != nil && Digest(receipt) == j.Receipt {
+		return d.tidy(j)
+	}
+	return d.rollback(j, paths)
+}
+
+func parseJournal(text []byte) (*journal, error) {
+	var j journal
+	if err := json.Unmarshal(text, &j); err != nil {
+		return nil, fmt.Errorf("damaged journal: %w", err)
+	}
+	if j.Schema != 1 || len(j.ID) != 12 || !isHex(j.ID) || !isDigest(j.Receipt) {
+		return nil, errors.New("damaged journal")
+	}
+	for _, e := range j.Writes {
+		if !filepath.IsAbs(e.Path) || (e.Old != "" && !isDigest(e.Old)) || (e.New != "" && !isDigest(e.New)) {
+			return nil, fmt.Errorf("damaged journal: entry %q", e.Path)
+		}
+	}
+	return &j, nil
+}
+
+func isHex(s string) bool {
+	_, err := hex.DecodeString(s)
+	return err == nil
+}
+
+// Interrupted tells which command left a journal behind, "" for an unreadable one.
+func Interrupted(text []byte) (command string, started time.Time) {
+	j, err := parseJournal(text)
+	if err != nil {
+		return "", time.Time{}
+	}
+	return j.Command, j.Started
+}
+
+// tidy ends a commit whose receipt is in place.
+func (d *Dir) tidy(j *journal) (Recovery, error) {
+	out := Recovery{Command: j.Command, Finished: true}
+	for _, e := range j.Writes {
+		if err := removeStaged(j, e.Path); err != nil {
+			return out, err
+		}
+	}
+	return out, d.dropJournal()
+}
+
+func removeStaged(j *journal, path string) error {
+	dir, base := split(path)
+	fd, err := openDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if err := unix.Unlinkat(fd, j.staged(base), 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return &fs.PathError{Op: "unlink", Path: filepath.Join(dir, j.staged(base)), Err: err}
+	}
+	return nil
+}
+
+func (d *Dir) dropJournal() error {
+	if err := unix.Unlinkat(d.fd, journalName, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return &fs.PathError{Op: "unlink", Path: filepath.Join(d.root, Folder, journalName), Err: err}
+	}
+	return unix.Fsync(d.fd)
+}
+
+// rollback puts back the old content of every target that has the new one.
+func (d *Dir) rollback(j *journal, paths []string) (Recovery, error) {
+	out := Recovery{Command: j.Command}
+	for i, e := range slices.Backward(j.Writes) {
+		state, err := d.putBack(j, e, paths[i])
+		if err != nil {
+			return out, err
+		}
+		switch state {
+		case wasNew:
+			out.Restored = append(out.Restored, e.Path)
+		case wasOther:
+			out.Left = append(out.Left, e.Path)
+		}
+	}
+	return out, d.dropJournal()
+}
+
+const (
+	wasOld = iota
+	wasNew
+	wasOther
+)
+
+func (d *Dir) putBack(j *journal, e entry, path string) (int, error) {
+	if err := removeStaged(j, path); err != nil {
+		return wasOther, err
+	}
+	dir, base := split(path)
+	fd, err := openDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return wasOther, nil // uninstalled meanwhile
+	}
+	if err != nil {
+		return wasOther, err
+	}
+	defer unix.Close(fd)
+	have, err := digestAt(fd, base)
+	switch {
+	case err != nil:
+		return wasOther, &fs.PathError{Op: "read", Path: path, Err: err}
+	case have == e.Old:
+		return wasOld, nil
+	case have != e.New:
+		return wasOther, nil
+	}
+	return wasNew, d.restore(j, e, fd, base, path)
+}
+
+func (d *Dir) restore(j *journal, e entry, fd int, base, path string) error {
+	if e.Old == "" {
+		if err := unix.Unlinkat(fd, base, 0); err != nil {
+			return &fs.PathError{Op: "unlink", Path: path, Err: err}
+		}
+		return fsync(fd, path)
+	}
+	data, err := object(d.fd, d.root, e.Old)
+	if err != nil {
+		return err
+	}
+	w := Write{Data: data, Perm: e.Perm}
+	if e.Mtime != 0 {
+		w.Mtime = time.Unix(0, e.Mtime)
+	}
+	if err := stage(fd, base, j.staged(base), w); err != nil {
+		return &fs.PathError{Op: "stage", Path: path, Err: err}
+	}
+	if err := unix.Renameat(fd, j.staged(base), fd, base); err != nil {
+		unix.Unlinkat(fd, j.staged(base), 0)
+		return &fs.PathError{Op: "rename", Path: path, Err: err}
+	}
+	return fsync(fd, path)
+}
+
+func fsync(fd int, path string) error {
+	if err := unix.Fsync(fd); err != nil {
+		return &fs.PathError{Op: "sync", Path: path, Err: err}
+	}
+	return nil
+}
+
+// Replace changes a single file of an install whose root is gone, and with it
+// the place for a journal: the rename alone makes it all or nothing.
+func Replace(w Write) error {
+	if err := Replaceable(w.Path); err != nil {
+		return err
+	}
+	dir, base := split(w.Path)
+	fd, err := openDir(dir)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	if have, err := digestAt(fd, base); err != nil || have != w.Old {
+		return errors.Join(err, &ChangedError{w.Path})
+	}
+	if w.New == "" {
+		return errors.Join(unix.Unlinkat(fd, base, 0), fsync(fd, w.Path))
+	}
+	name := (&journal{ID: newID()}).staged(base)
+	err = stage(fd, base, name, w)
+	if err == nil {
+		err = unix.Renameat(fd, name, fd, base)
+	}
+	if err != nil {
+		unix.Unlinkat(fd, name, 0)
+		return &fs.PathError{Op: "replace", Path: w.Path, Err: err}
+	}
+	return errors.Join(clearStale(w.Path, w.Stale), fsync(fd, w.Path))
+}

@@ -1,0 +1,341 @@
+package txn
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	receiptName = "receipt.json"
+	journalName = "journal.json"
+	objectsName = "objects"
+	lockName    = "lock"
+)
+
+// Read returns the receipt and the journal of a root, nil where there is none.
+// It creates nothing and takes no lock.
+func Read(root string) (receipt, journal []byte, err error) {
+	fd, err := openRecords(root)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	defer unix.Close(fd)
+	if receipt, err = optional(readAt(fd, receiptName, maxRecord)); err != nil {
+		return nil, nil, inFolder(root, err)
+	}
+	if journal, err = optional(readAt(fd, journalName, maxRecord)); err != nil {
+		return nil, nil, inFolder(root, err)
+	}
+	return receipt, journal, nil
+}
+
+// Object returns a replaced content by its digest, checked.
+func Object(root, digest string) ([]byte, error) {
+	fd, err := openRecords(root)
+	if err != nil {
+		return nil, err
+	}
+	defer unix.Close(fd)
+	return object(fd, root, digest)
+}
+
+func object(dirfd int, root, digest string) ([]byte, error) {
+	if !isDigest(digest) {
+		return nil, fmt.Errorf("%s: %q is not a digest", filepath.Join(root, Folder), digest)
+	}
+	odir, err := unix.Openat(dirfd, objectsName, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: filepath.Join(root, Folder, objectsName), Err: err}
+	}
+	defer unix.Close(odir)
+	data, err := readAt(odir, digest, maxFile)
+	if err != nil {
+		return nil, inFolder(root, err)
+	}
+	if Digest(data) != digest {
+		return nil, fmt.Errorf("%s: the content does not match its digest", filepath.Join(root, Folder, objectsName, digest))
+	}
+	return data, nil
+}
+
+func isDigest(s string) bool {
+	return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == ""
+}
+
+func inFolder(root string, err error) error {
+	var pe *fs.PathError
+	if errors.As(err, &pe) && !filepath.IsAbs(pe.Path) {
+		pe.Path = filepath.Join(root, Folder, pe.Path)
+	}
+	return err
+}
+
+func optional(b []byte, err error) ([]byte, error) {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return b, err
+}
+
+// openRecords opens <root>/.sgpatch; a link in its place is refused.
+func openRecords(root string) (int, error) {
+	path := filepath.Join(root, Folder)
+	fd, err := unix.Open(path, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {
+		if st, e := os.Lstat(path); e == nil && !st.IsDir() {
+			return -1, &fs.PathError{Op: "open", Path: path, Err: errors.New("is not a directory of its own; sgpatch keeps no records behind a link")}
+		}
+	}
+	if err != nil {
+		return -1, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return fd, nil
+}
+
+// Dir is the locked records of one root.
+type Dir struct {
+	root string
+	fd   int
+	lock *os.File
+	gone bool // purged
+}
+
+// Lock creates <root>/.sgpatch if need be and takes its lock, waiting at most
+// wait. The lock goes with the process, whatever ends it.
+func Lock(root string, wait time.Duration) (*Dir, error) {
+	deadline := time.Now().Add(wait)
+	for {
+		d, err := lockOnce(root, deadline, wait)
+		if err != nil || d != nil {
+			return d, err
+		}
+	}
+}
+
+// lockOnce returns nil, nil if the folder was purged while it waited.
+func lockOnce(root string, deadline time.Time, wait time.Duration) (*Dir, error) {
+	fd, err := openOrMake(root)
+	if err != nil {
+		return nil, err
+	}
+	lfd, err := unix.Openat(fd, lockName, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		unix.Close(fd)
+		return nil, &fs.PathError{Op: "open", Path: filepath.Join(root, Folder, lockName), Err: err}
+	}
+	d := &Dir{root: root, fd: fd, lock: os.NewFile(uintptr(lfd), lockName)}
+	if err := flock(lfd, deadline); err != nil {
+		d.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, &BusyError{Path: root, Wait: wait}
+		}
+		return nil, &fs.PathError{Op: "lock", Path: filepath.Join(root, Folder, lockName), Err: err}
+	}
+	var held, now unix.Stat_t
+	if unix.Fstat(lfd, &held) != nil || unix.Fstatat(unix.AT_FDCWD, filepath.Join(root, Folder, lockName), &now, unix.AT_SYMLINK_NOFOLLOW) != nil || held.Ino != now.Ino || held.Dev != now.Dev {
+		d.Close()
+		return nil, nil
+	}
+	return d, nil
+}
+
+func openOrMake(root string) (int, error) {
+	fd, err := openRecords(root)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return fd, err
+	}
+	path := filepath.Join(root, Folder)
+	if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return -1, err
+	}
+	if fd, err = openRecords(root); err != nil {
+		return -1, err
+	}
+	if err := unix.Fchmod(fd, 0o755); err != nil { // whatever the umask
+		unix.Close(fd)
+		return -1, &fs.PathError{Op: "chmod", Path: path, Err: err}
+	}
+	if err := putAt(fd, ".gitignore", []byte("*\n")); err != nil {
+		unix.Close(fd)
+		return -1, inFolder(root, err)
+	}
+	if rfd, err := unix.Open(root, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
+		unix.Fsync(rfd)
+		unix.Close(rfd)
+	}
+	return fd, nil
+}
+
+// flock polls, because a blocking flock knows no deadline.
+func flock(fd int, deadline time.Time) error {
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil || errors.Is(err, unix.EINTR) {
+			if err == nil {
+				return nil
+			}
+			continue
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(pause)
+	}
+}
+
+// LockBeside locks the directory of a file that several roots share, so that no
+// lock file is left beside it. The function it returns unlocks.
+func LockBeside(path string, wait time.Duration) (func(), error) {
+	dir := filepath.Dir(path)
+	fd, err := openDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	err = flock(fd, time.Now().Add(wait))
+	switch {
+	case err == nil, errors.Is(err, unix.EBADF), errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ENOLCK):
+		// network file systems may not lock directories; the commit compares digests besides
+		return func() { unix.Close(fd) }, nil
+	case errors.Is(err, unix.EWOULDBLOCK):
+		unix.Close(fd)
+		return nil, &BusyError{Path: path, Wait: wait}
+	}
+	unix.Close(fd)
+	return nil, &fs.PathError{Op: "lock", Path: dir, Err: err}
+}
+
+// Close releases the lock.
+func (d *Dir) Close() error {
+	unix.Close(d.fd)
+	return d.lock.Close()
+}
+
+// Receipt returns the receipt as it is now, nil if there is none.
+func (d *Dir) Receipt() ([]byte, error) {
+	return optional(readAt(d.fd, receiptName, maxRecord))
+}
+
+// Keep stores a content under its digest; it is on disk when Keep returns.
+func (d *Dir) Keep(data []byte) error {
+	return d.keep([][]byte{data})
+}
+
+func (d *Dir) keep(contents [][]byte) error {
+	if err := unix.Mkdirat(d.fd, objectsName, 0o755); err == nil {
+		if err := unix.Fchmodat(d.fd, objectsName, 0o755, 0); err != nil {
+			return inFolder(d.root, &fs.PathError{Op: "chmod", Path: objectsName, Err: err})
+		}
+	} else if !errors.Is(err, unix.EEXIST) {
+		return inFolder(d.root, &fs.PathError{Op: "mkdir", Path: objectsName, Err: err})
+	}
+	odir, err := unix.Openat(d.fd, objectsName, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return inFolder(d.root, &fs.PathError{Op: "open", Path: objectsName, Err: err})
+	}
+	defer unix.Close(odir)
+	added := false
+	for _, data := range contents {
+		name := Digest(data)
+		if have, err := digestAt(odir, name); err == nil && have == name {
+			continue
+		}
+		if err := putAt(odir, name, data); err != nil {
+			return inFolder(d.root, err)
+		}
+		added = true
+	}
+	if !added {
+		return nil
+	}
+	if err := unix.Fsync(odir); err != nil {
+		return inFolder(d.root, &fs.PathError{Op: "sync", Path: objectsName, Err: err})
+	}
+	return nil
+}
+
+// putAt replaces a record: temporary file, sync, rename. The caller syncs the directory.
+func putAt(dirfd int, name string, data []byte) error {
+	tmp := name + ".new"
+	if err := unix.Unlinkat(dirfd, tmp, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+		return &fs.PathError{Op: "unlink", Path: tmp, Err: err}
+	}
+	fd, err := unix.Openat(dirfd, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return &fs.PathError{Op: "create", Path: tmp, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), tmp)
+	err = errors.Join(writeAll(f, data), unix.Fchmod(fd, 0o644), f.Sync(), f.Close())
+	if err == nil {
+		err = unix.Renameat(dirfd, tmp, dirfd, name)
+	}
+	if err != nil {
+		unix.Unlinkat(dirfd, tmp, 0)
+		return &fs.PathError{Op: "write", Path: name, Err: err}
+	}
+	return nil
+}
+
+func writeAll(f *os.File, data []byte) error {
+	_, err := f.Write(data)
+	return err
+}
+
+// Purge takes the records away. The lock is held until Close.
+func (d *Dir) Purge() error {
+	d.gone = true
+	return os.RemoveAll(filepath.Join(d.root, Folder))
+}
+
+// Append adds one line to a log that only its owner may read, creating it and
+// its directory; a torn last line of an earlier crash is closed first.
+func Append(path string, line []byte) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
+		return &fs.PathError{Op: "lock", Path: path, Err: err}
+	}
+	if st, err := f.Stat(); err == nil && st.Size() > 0 {
+		last := make([]byte, 1)
+		if _, err := f.ReadAt(last, st.Size()-1); err == nil && last[0] != '\n' {
+			line = append([]byte{'\n'}, line...)
+		}
+	}
+	if err := writeAll(f, append(line, '\n')); err != nil {
+		return err
+	}
+	return f.Sync()
+}
+
+// Scratch makes an empty directory that only uid may enter.
+func Scratch(uid, gid int) (dir string, remove func(), err error) {
+	if dir, err = os.MkdirTemp("", "sgpatch-"); err != nil {
+		return "", nil, err
+	}
+	remove = func() { os.RemoveAll(dir) }
+	if uid != os.Geteuid() {
+		if err := os.Chown(dir, uid, gid); err != nil {
+			remove()
+			return "", nil, err
+		}
+	}
+	return dir, remove, nil
+}
+
+// Link makes a symbolic link; an existing file is an error.
+func Link(target, path string) error { return os.Symlink(target, path) }

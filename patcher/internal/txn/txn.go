@@ -1,0 +1,161 @@
+// Package txn changes many files as one step, and is the only package of the
+// program that writes.
+//
+// A commit is: journal, save originals, stage beside each target, sync, rename,
+// sync the directories, receipt, take the journal away. The rename of the
+// receipt is the point of no return: a journal found later is rolled back if
+// the receipt on disk is the old one and merely tidied up if it is the new one.
+// Recovery touches a file only if its digest is the journal's old or new one.
+//
+// It does not know what a patch is. It will not follow a link at the end of a
+// path, create a directory outside .sgpatch, or write through a hard link.
+package txn
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Folder is the name of the records' directory in an install's root.
+const Folder = ".sgpatch"
+
+// Write is one file of a commit.
+type Write struct {
+	Rel   string      // path from the root, "" for the sitecustomize, which may lie anywhere
+	Path  string      // the real file: absolute, no link in it
+	Old   string      // digest that must be there before, "" for no file
+	New   string      // digest after it, "" to remove the file; Old for only the bytecode to go
+	Data  []byte      // the content of digest New
+	Mtime time.Time   // zero: now, but never the whole second of the file it replaces
+	Perm  fs.FileMode // of a file that is created
+	Stale []string    // bytecode to remove with it
+}
+
+// BusyError says that somebody else holds the lock.
+type BusyError struct {
+	Path string
+	Wait time.Duration
+}
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("%s is locked by another sgpatch; waited %s", e.Path, e.Wait)
+}
+
+// CommitError says how far a commit came.
+type CommitError struct {
+	Path    string // the file at fault
+	Step    string // what failed: "stage", "rename", ...
+	Touched bool   // some target had been replaced by then
+	Undone  bool   // and every one has been put back
+	Err     error
+}
+
+func (e *CommitError) Error() string {
+	s := fmt.Sprintf("%s: %s: %v", e.Path, e.Step, e.Err)
+	switch {
+	case !e.Touched:
+		return s + "; nothing was changed"
+	case e.Undone:
+		return s + "; everything was put back"
+	}
+	return s + "; it could not all be put back, the journal stays"
+}
+
+func (e *CommitError) Unwrap() error { return e.Err }
+
+// ChangedError says that a file is not what the plan was made from.
+type ChangedError struct{ Path string }
+
+func (e *ChangedError) Error() string {
+	return e.Path + " changed while it was looked at"
+}
+
+// Digest is the SHA-256 of a content in hex.
+func Digest(content []byte) string {
+	sum := sha256.Sum256(content)
+	return hex.EncodeToString(sum[:])
+}
+
+// digestAt returns the digest of a file below a directory, "" if there is none.
+func digestAt(dirfd int, name string) (string, error) {
+	data, err := readAt(dirfd, name, maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return Digest(data), nil
+}
+
+const (
+	maxFile   = 256 << 20 // no Python source is larger; stops a device or a bomb
+	maxRecord = 16 << 20  // journal and receipt
+)
+
+// readAt reads a regular file without following a link at its end.
+func readAt(dirfd int, name string, limit int64) ([]byte, error) {
+	fd, err := unix.Openat(dirfd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
+	}
+	f := os.NewFile(uintptr(fd), name)
+	defer f.Close()
+	return readLimited(f, limit)
+}
+
+func readLimited(f *os.File, limit int64) ([]byte, error) {
+	st, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if !st.Mode().IsRegular() {
+		return nil, &fs.PathError{Op: "read", Path: f.Name(), Err: errors.New("not a regular file")}
+	}
+	if st.Size() > limit {
+		return nil, &fs.PathError{Op: "read", Path: f.Name(), Err: fmt.Errorf("larger than %d bytes", limit)}
+	}
+	buf := make([]byte, 0, st.Size()+512)
+	for {
+		n, err := f.Read(buf[len(buf):cap(buf)])
+		buf = buf[:len(buf)+n]
+		if n == 0 || err != nil {
+			if err == nil || err.Error() == "EOF" {
+				return buf, nil
+			}
+			return nil, err
+		}
+		if int64(len(buf)) > limit {
+			return nil, &fs.PathError{Op: "read", Path: f.Name(), Err: errors.New("grows while it is read")}
+		}
+		if len(buf) == cap(buf) {
+			buf = append(buf, 0)[:len(buf)]
+		}
+	}
+}
+
+// openDir opens a directory by its real path; a link anywhere in it is refused,
+// so that a component swapped since it was resolved cannot lead elsewhere.
+func openDir(path string) (int, error) {
+	how := &unix.OpenHow{Flags: unix.O_DIRECTORY | unix.O_RDONLY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
+	fd, err := unix.Openat2(unix.AT_FDCWD, path, how)
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
+		// kernels before 5.6, and seccomp filters that do not know the call
+		if real, rerr := filepath.EvalSymlinks(path); rerr != nil || real != path {
+			return -1, &fs.PathError{Op: "open", Path: path, Err: unix.ELOOP}
+		}
+		fd, err = unix.Open(path, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	}
+	if err != nil {
+		return -1, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return fd, nil
+}

@@ -1,0 +1,198 @@
+// Package patcher knows what is in place in one install and how to get from
+// there to another set of enabled patch sets. Reverting is converging on a
+// smaller set: there is no separate code for undoing.
+//
+// For every file it holds three contents: pristine (what was there before us),
+// want (pristine with the hunks of every enabled set) and have (what is on
+// disk). Plan only reads; Converge is the one way to change a host, and leaves
+// the writing to txn.
+package patcher
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"sgpatch/patcher/block"
+	"sgpatch/patcher/internal/txn"
+	"sgpatch/patcher/patchset"
+)
+
+// Receipt is what stands in <root>/.sgpatch about what is in place. It may come
+// with somebody's image, so it is checked when it is read and never trusted to
+// name anything that the contract does not allow.
+type Receipt struct {
+	Schema int        `json:"schema"`
+	Root   string     `json:"root"`
+	Python Python     `json:"python"`
+	Entry  EntryPlace `json:"entry"`
+	Sets   []Enabled  `json:"sets"`
+	Files  []Tracked  `json:"files"`
+	Last   Last       `json:"last"`
+}
+
+// Python is the interpreter that apply asked.
+type Python struct {
+	Path          string `json:"path,omitempty"`
+	Executable    string `json:"executable,omitempty"`
+	Prefix        string `json:"prefix,omitempty"`
+	Version       string `json:"version,omitempty"`
+	Tag           string `json:"tag,omitempty"`
+	Magic         string `json:"magic,omitempty"`
+	PycachePrefix string `json:"pycache_prefix,omitempty"`
+	Size          int64  `json:"size,omitempty"`
+	Mtime         int64  `json:"mtime,omitempty"` // nanoseconds since 1970
+}
+
+// EntryPlace is the sitecustomize that carries this install's entries.
+type EntryPlace struct {
+	Path   string          `json:"path,omitempty"` // as Python imports it
+	Real   string          `json:"real,omitempty"` // behind links
+	Digest patchset.Digest `json:"digest,omitempty"`
+}
+
+// Enabled is one set in place.
+type Enabled struct {
+	ID      string          `json:"id"`
+	Version string          `json:"version"`
+	Variant string          `json:"variant,omitempty"`
+	Listed  bool            `json:"listed"`
+	Diff    patchset.Digest `json:"diff,omitempty"` // of the variant's text, kept beside the replaced contents
+	Env     []EnvValue      `json:"env,omitempty"`
+	NoEnv   bool            `json:"no_env,omitempty"`
+	Applied time.Time       `json:"applied"`
+	Reason  string          `json:"reason,omitempty"`
+}
+
+// EnvValue is one variable a set wants.
+type EnvValue struct {
+	Name   string `json:"name"`
+	Value  string `json:"value"`
+	Switch bool   `json:"switch,omitempty"`
+}
+
+// Tracked is one file that enabled sets changed.
+type Tracked struct {
+	Path     string          `json:"path"`
+	Pristine patchset.Digest `json:"pristine"`
+	Want     patchset.Digest `json:"want"`
+	Mtime    int64           `json:"mtime,omitempty"` // of the pristine file, nanoseconds since 1970
+}
+
+// Last is the last command that changed something here.
+type Last struct {
+	Command string    `json:"command"`
+	Time    time.Time `json:"time"`
+	Sets    []string  `json:"sets"`
+	Reason  string    `json:"reason,omitempty"`
+	Result  string    `json:"result,omitempty"`
+}
+
+// DamagedError says which record cannot be used.
+type DamagedError struct {
+	Path string
+	Err  error
+}
+
+func (e *DamagedError) Error() string { return e.Path + ": " + e.Err.Error() }
+func (e *DamagedError) Unwrap() error { return e.Err }
+
+var (
+	idForm   = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
+	nameForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+)
+
+func parseReceipt(root string, text []byte) (*Receipt, error) {
+	if text == nil {
+		return &Receipt{Schema: 1}, nil
+	}
+	var r Receipt
+	err := json.Unmarshal(text, &r)
+	if err == nil {
+		err = r.check()
+	}
+	if err != nil {
+		return nil, &DamagedError{filepath.Join(root, txn.Folder, "receipt.json"), err}
+	}
+	return &r, nil
+}
+
+func (r *Receipt) check() error {
+	if r.Schema != 1 {
+		return fmt.Errorf("schema %d is not known to this version", r.Schema)
+	}
+	for _, s := range r.Sets {
+		if !idForm.MatchString(s.ID) {
+			return fmt.Errorf("set %q", s.ID)
+		}
+		if s.Diff != "" && !isDigest(s.Diff) {
+			return fmt.Errorf("set %s: not a digest: %q", s.ID, s.Diff)
+		}
+		for _, v := range s.Env {
+			if !nameForm.MatchString(v.Name) || strings.ContainsRune(v.Value, 0) {
+				return fmt.Errorf("set %s: variable %q", s.ID, v.Name)
+			}
+		}
+	}
+	for _, f := range r.Files {
+		if !filepath.IsLocal(f.Path) || filepath.Clean(f.Path) != f.Path || slices.Contains(strings.Split(f.Path, "/"), txn.Folder) || strings.ContainsAny(f.Path, "\x00\n") {
+			return fmt.Errorf("a file outside of the install: %q", f.Path)
+		}
+		if !isDigest(f.Pristine) || !isDigest(f.Want) {
+			return fmt.Errorf("%s: not a digest", f.Path)
+		}
+	}
+	if r.Entry.Path != "" && (!filepath.IsAbs(r.Entry.Path) || !filepath.IsAbs(r.Entry.Real)) {
+		return errors.New("the entry's file is not absolute")
+	}
+	return nil
+}
+
+func isDigest(d patchset.Digest) bool {
+	return len(d) == 64 && strings.Trim(string(d), "0123456789abcdef") == ""
+}
+
+func (r *Receipt) text() []byte {
+	b, err := json.MarshalIndent(r, "", " ")
+	if err != nil {
+		panic(err) // only strings, numbers and times in it
+	}
+	return append(b, '\n')
+}
+
+// Set returns the enabled set of that id.
+func (r *Receipt) Set(id string) (Enabled, bool) {
+	i := slices.IndexFunc(r.Sets, func(s Enabled) bool { return s.ID == id })
+	if i < 0 {
+		return Enabled{}, false
+	}
+	return r.Sets[i], true
+}
+
+// File returns what is recorded of a path.
+func (r *Receipt) File(path string) (Tracked, bool) {
+	i := slices.IndexFunc(r.Files, func(f Tracked) bool { return f.Path == path })
+	if i < 0 {
+		return Tracked{}, false
+	}
+	return r.Files[i], true
+}
+
+// Env is what the enabled sets want in the block, in the order they were applied.
+func (r *Receipt) Env() []block.Var {
+	var all []block.Var
+	for _, s := range r.Sets {
+		if s.NoEnv {
+			continue
+		}
+		for _, v := range s.Env {
+			all = append(all, block.Var{Name: v.Name, Value: v.Value})
+		}
+	}
+	return all
+}

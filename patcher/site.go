@@ -1,0 +1,202 @@
+package patcher
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"sgpatch/patcher/block"
+	"sgpatch/patcher/install"
+	"sgpatch/patcher/internal/txn"
+	"sgpatch/patcher/patchset"
+)
+
+// Site is an install together with what is in place in it: a reading of one
+// moment.
+type Site struct {
+	In       install.Install
+	Receipt  *Receipt
+	Pending  string    // the command whose commit was interrupted, "" if none was
+	Since    time.Time // of the interrupted commit
+	Block    block.Block
+	BlockErr error  // the block is damaged
+	Entry    []byte // the sitecustomize, nil if there is none
+	root     string // real path of the root, its name in blocks and receipts
+
+	known   []patchset.Set
+	files   map[string]*file
+	stamp   string // receipt and journal, to see that neither moved meanwhile
+	diffs   map[patchset.Digest][]patchset.File
+	entryAt string // real path of the sitecustomize
+}
+
+type file struct {
+	path string // from the root
+	data []byte
+	have patchset.Digest // "" if there is no such file
+	err  error
+}
+
+// maxSource bounds what is read of a file that is to be patched.
+const maxSource = 128 << 20
+
+// Open reads what is in place. It writes nothing. The error is a *DamagedError,
+// or one of the file system's.
+func Open(in install.Install, known []patchset.Set) (*Site, error) {
+	for range 50 {
+		s, err := openOnce(in, known)
+		if err != nil {
+			return nil, err
+		}
+		now, err := stampOf(in.Root)
+		if err != nil || now == s.stamp {
+			return s, err
+		}
+		time.Sleep(2 * time.Millisecond) // a commit went through while we read; half of it is never reported as whole
+	}
+	return nil, fmt.Errorf("%s: the records do not come to rest", filepath.Join(in.Root, txn.Folder))
+}
+
+func stampOf(root string) (string, error) {
+	receipt, journal, err := txn.Read(root)
+	return string(receipt) + "\x00" + string(journal), err
+}
+
+func openOnce(in install.Install, known []patchset.Set) (*Site, error) {
+	receipt, journal, err := txn.Read(in.Root)
+	if err != nil {
+		return nil, &DamagedError{filepath.Join(in.Root, txn.Folder), err}
+	}
+	s := &Site{In: in, known: known, files: map[string]*file{}, diffs: map[patchset.Digest][]patchset.File{}, stamp: string(receipt) + "\x00" + string(journal)}
+	if journal != nil {
+		if s.Pending, s.Since = txn.Interrupted(journal); s.Pending == "" {
+			s.Pending = "a command"
+		}
+	}
+	if s.root, err = filepath.EvalSymlinks(in.Root); err != nil {
+		s.root = in.Root
+	}
+	if s.Receipt, err = parseReceipt(in.Root, receipt); err != nil {
+		return nil, err
+	}
+	s.readEntry()
+	for _, t := range s.Receipt.Files {
+		s.file(t.Path)
+	}
+	return s, nil
+}
+
+// readEntry reads the sitecustomize and the block in it.
+func (s *Site) readEntry() {
+	if s.In.Site == "" {
+		return
+	}
+	s.entryAt, _ = install.Resolve(s.In.Site)
+	text, err := os.ReadFile(s.In.Site)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			s.BlockErr = err
+		}
+		return
+	}
+	s.Entry = text
+	s.Block, s.BlockErr = block.Get(text)
+}
+
+// file reads a file of the install once.
+func (s *Site) file(path string) *file {
+	if f, ok := s.files[path]; ok {
+		return f
+	}
+	f := &file{path: path}
+	s.files[path] = f
+	full := s.abs(path)
+	st, err := os.Stat(full)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return f
+	case err != nil:
+		f.err = err
+		return f
+	case !st.Mode().IsRegular():
+		f.err = &fs.PathError{Op: "read", Path: full, Err: errors.New("not a regular file")}
+		return f
+	case st.Size() > maxSource:
+		f.err = &fs.PathError{Op: "read", Path: full, Err: fmt.Errorf("larger than %d bytes", maxSource)}
+		return f
+	}
+	if f.data, f.err = os.ReadFile(full); f.err == nil {
+		f.have = patchset.DigestOf(f.data)
+	}
+	return f
+}
+
+func (s *Site) abs(path string) string { return filepath.Join(s.In.Root, filepath.FromSlash(path)) }
+
+// Root is the install's real root, its name in blocks and receipts.
+func (s *Site) Root() string { return s.root }
+
+// Known returns the set of that id that this program, or --patches, brings.
+func (s *Site) Known(id string) (patchset.Set, bool) {
+	i := slices.IndexFunc(s.known, func(k patchset.Set) bool { return k.ID == id })
+	if i < 0 {
+		return patchset.Set{}, false
+	}
+	return s.known[i], true
+}
+
+// Moved says whether a receipt or journal is not the one that was read.
+func (s *Site) Moved() bool {
+	now, err := stampOf(s.In.Root)
+	return err != nil || now != s.stamp
+}
+
+// diff returns the files of an enabled set's variant as they were applied.
+func (s *Site) diff(e Enabled) ([]patchset.File, error) {
+	if e.Diff == "" {
+		return nil, nil
+	}
+	if d, ok := s.diffs[e.Diff]; ok {
+		return d, nil
+	}
+	var text []byte
+	if k, ok := s.Known(e.ID); ok {
+		if v, ok := k.Variant(e.Variant); ok && patchset.DigestOf(v.Text) == e.Diff {
+			text = v.Text
+		}
+	}
+	if text == nil {
+		var err error
+		if text, err = txn.Object(s.In.Root, string(e.Diff)); err != nil {
+			return nil, &DamagedError{filepath.Join(s.In.Root, txn.Folder), fmt.Errorf("the diff of %s: %w", e.ID, err)}
+		}
+	}
+	files, err := patchset.Parse(e.ID+"/"+e.Variant, text)
+	if err != nil {
+		return nil, &DamagedError{filepath.Join(s.In.Root, txn.Folder), err}
+	}
+	s.diffs[e.Diff] = files
+	return files, nil
+}
+
+// touches returns the hunks of an enabled set for one path.
+func (s *Site) touches(e Enabled, path string) (patchset.File, bool, error) {
+	files, err := s.diff(e)
+	if err != nil {
+		return patchset.File{}, false, err
+	}
+	f, ok := fileOf(files, path)
+	return f, ok, nil
+}
+
+func fileOf(files []patchset.File, path string) (patchset.File, bool) {
+	i := slices.IndexFunc(files, func(f patchset.File) bool { return f.Path == path })
+	if i < 0 {
+		return patchset.File{}, false
+	}
+	return files[i], true
+}

@@ -1,0 +1,385 @@
+// Package verify judges whether the sets in place would really be in force in a
+// server started now: code, bytecode and environment. It writes nothing, and it
+// never imports sglang or torch.
+package verify
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"sgpatch/patcher"
+	"sgpatch/patcher/install"
+	"sgpatch/patcher/patchset"
+)
+
+// Finding is one reason, or one thing to know.
+type Finding = patcher.Finding
+
+// Request is what is to be judged.
+type Request struct {
+	Site  *patcher.Site
+	Sets  []string // ids
+	Env   map[string]string
+	Args  []string // of CMD
+	Asked bool     // Env is what the interpreter has in force after start-up
+	Given func(name string) (string, bool)
+}
+
+// EnvState is one variable of a set as it is in force.
+type EnvState struct {
+	Name, Want string
+	Have       *string // nil if it is absent
+	From       string  // "environment", "block", a file and line, or ""
+	State      string  // "ok", "absent", "off" or "other"
+}
+
+// Verdict is what Judge found about one set.
+type Verdict struct {
+	View     patcher.SetView
+	Env      []EnvState
+	Findings []Finding
+}
+
+// Holds says whether no finding is an error.
+func Holds(all []Finding) bool {
+	return !slices.ContainsFunc(all, func(f Finding) bool { return f.Severity == "error" })
+}
+
+// On reads a switch as SGLang's get_bool_env_var does.
+func On(value string) bool {
+	v := strings.ToLower(value)
+	return v == "1" || v == "true"
+}
+
+// Judge judges the sets of a request one by one. Findings that concern none of
+// them alone come from Whole.
+func Judge(ctx context.Context, r Request) []Verdict {
+	var all []Verdict
+	for _, id := range r.Sets {
+		v := Verdict{View: r.Site.View(id)}
+		v.code(ctx, r)
+		v.environment(r)
+		v.void(r)
+		all = append(all, v)
+	}
+	return all
+}
+
+func (v *Verdict) fail(code, path, format string, args ...any) *Finding {
+	v.Findings = append(v.Findings, Finding{Code: code, Severity: "error", Path: path, Message: fmt.Sprintf(format, args...)})
+	return &v.Findings[len(v.Findings)-1]
+}
+
+func (v *Verdict) say(severity, code, path, format string, args ...any) {
+	v.Findings = append(v.Findings, Finding{Code: code, Severity: severity, Path: path, Message: fmt.Sprintf(format, args...)})
+}
+
+func (v *Verdict) code(ctx context.Context, r Request) {
+	s := r.Site
+	for _, f := range v.View.Files {
+		path := filepath.Join(s.In.Root, f.Path)
+		switch f.State {
+		case patcher.Patched:
+			v.bytecode(ctx, r, f, path)
+		case patcher.Pristine:
+			if v.View.Enabled {
+				v.fail("pristine-again", path, "%s is the content from before the patch again", path)
+			}
+		case patcher.Replaced:
+			v.fail("reinstalled", path, "%s is another content than the patched one; a reinstall took the patch away (release now: %s)", path, orUnknown(s.In.Release))
+		case patcher.Edited:
+			v.fail("edited", path, "%s was edited after it was patched; our hunks are whole", path)
+		case patcher.Damaged:
+			v.fail("drift", path, "%s was edited inside our hunks after it was patched", path)
+		case patcher.Missing:
+			if v.View.Enabled {
+				v.fail("missing", path, "%s is gone", path)
+			}
+		}
+	}
+	v.standing(r)
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "unknown"
+	}
+	return s
+}
+
+// standing says so if the set as a whole is not in place.
+func (v *Verdict) standing(r Request) {
+	s, flags := r.Site, ""
+	if r.Site.In.Python != "" {
+		flags = " --python " + r.Site.In.Python
+	}
+	switch v.View.State {
+	case patcher.Held:
+		if !v.View.Enabled && len(v.View.Files) > 0 {
+			v.say("note", "no-receipt", s.In.Root, "%s is in place in %s, but no receipt says so (an image layer, or a copied tree)", v.View.ID, s.In.Root)
+		}
+	case patcher.Absent:
+		v.fail("absent", s.In.Root, "%s is not in place in %s", v.View.ID, s.In.Root).Hint = "sgpatch apply " + v.View.ID + flags
+	case patcher.Foreign:
+		v.fail("foreign", s.In.Root, "the gate of %s is there, but not by sgpatch: %s", v.View.ID, v.View.Reason)
+	case patcher.Unsupported:
+		v.fail("unsupported", s.In.Root, "%s does not fit the SGLang in %s: %s", v.View.ID, s.In.Root, v.View.Reason)
+	case patcher.Undone, patcher.Partial, patcher.Drifted:
+		if Holds(v.Findings) && (v.View.InBlock || len(v.View.Files) == 0) {
+			v.fail(string(v.View.State), s.In.Root, "%s is %s in %s %s", v.View.ID, v.View.State, s.In.Root, v.View.Reason)
+		}
+	}
+	for i := range v.Findings {
+		if f := &v.Findings[i]; f.Severity == "error" && f.Hint == "" {
+			f.Hint = "sgpatch status" + flags
+		}
+	}
+}
+
+// bytecode applies the interpreter's own header test to what it would run.
+func (v *Verdict) bytecode(ctx context.Context, r Request, f patcher.FileView, path string) {
+	in := r.Site.In
+	if other := install.Shadow(path); other != "" {
+		v.fail("shadowed-module", path, "%s would be imported instead of %s", other, path)
+	}
+	for _, pyc := range r.compiled(path) {
+		use, err := install.HowUsed(pyc, path, in.Answer.Magic)
+		switch {
+		case err != nil:
+			v.say("warning", "bytecode", pyc, "%s cannot be read: %v", pyc, err)
+		case use == install.Unchecked:
+			v.fail("bytecode", pyc, "%s is unchecked-hash bytecode: Python runs it without a look at %s", pyc, path).Hint = "sgpatch apply " + v.View.ID + " clears it"
+		case use == install.Checked && in.Asked && r.suspicious(v.View, f.Path, pyc) && !sameCode(ctx, in, pyc, path):
+			v.fail("bytecode", pyc, "%s is not compiled from %s, but Python would run it", pyc, path).Hint = "remove it"
+		}
+	}
+}
+
+// compiled lists what this interpreter would run for a source; without an
+// interpreter, what any of them would.
+func (r Request) compiled(path string) []string {
+	if r.Site.In.Answer.Tag != "" {
+		return []string{r.Site.In.Answer.Cached(path)}
+	}
+	return install.Bytecode(path, r.Site.In.Answer.PycachePrefix)
+}
+
+// suspicious says whether names that our hunks bring are not in a compiled
+// file. It costs no interpreter; a suspicion is then settled by one.
+func (r Request) suspicious(view patcher.SetView, path, pyc string) bool {
+	data, err := os.ReadFile(pyc)
+	if err != nil {
+		return false
+	}
+	for _, name := range r.Site.Added(view, path) {
+		if !bytes.Contains(data, []byte(name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// sameCode has the interpreter compile the source and compare.
+func sameCode(ctx context.Context, in install.Install, pyc, source string) bool {
+	const script = `import marshal, sys
+code = marshal.loads(open(sys.argv[1], "rb").read()[16:])
+want = compile(open(sys.argv[2], "rb").read(), code.co_filename, "exec", dont_inherit=True)
+sys.exit(0 if code == want else 9)`
+	cmd, err := install.Command(ctx, in.Python, "-I", "-S", "-B", "-c", script, pyc, source)
+	if err != nil {
+		return false
+	}
+	return cmd.Run() == nil
+}
+
+// environment judges the variables of the set.
+func (v *Verdict) environment(r Request) {
+	for _, want := range v.wanted(r) {
+		e := EnvState{Name: want.Name, Want: want.Value, State: "ok"}
+		have, ok := r.Env[want.Name]
+		if ok {
+			e.Have, e.From = &have, r.from(want.Name, have)
+		}
+		switch {
+		case !ok:
+			e.State = "absent"
+			v.absent(r, want)
+		case want.Switch && !On(have):
+			e.State = "off"
+			v.fail("env-off", "", "%s=%q is off (only 1 and true are on); it comes from %s", want.Name, have, e.From)
+		case !want.Switch && have != want.Value:
+			e.State = "other"
+			v.fail("env-other", "", "%s is %q, not %q; it comes from %s", want.Name, have, want.Value, e.From)
+		}
+		v.Env = append(v.Env, e)
+	}
+	if s := r.Site; v.View.Enabled && !v.View.NoEnv && !v.View.InBlock && s.BlockErr == nil {
+		where := s.In.Site
+		if where == "" {
+			where = "any sitecustomize"
+		}
+		f := v.fail("entry-missing", s.In.Site, "the entry of %s is not in %s, the sitecustomize that this interpreter imports", v.View.ID, where)
+		f.Hint = "sgpatch apply " + v.View.ID
+		if old := s.Receipt.Entry.Path; old != "" && old != s.In.Site {
+			f.Code, f.Message = "shadowed-sitecustomize", fmt.Sprintf("%s, and not %s with our entry, is the sitecustomize that this interpreter imports", where, old)
+		}
+	}
+	v.sitecustomize(r)
+}
+
+func (v *Verdict) sitecustomize(r Request) {
+	s := r.Site
+	if s.BlockErr != nil {
+		v.fail("damaged-block", s.In.Site, "%s: %v", s.In.Site, s.BlockErr)
+	}
+	if len(v.View.Files) > 0 && v.View.State == patcher.Absent && slices.ContainsFunc(v.Env, func(e EnvState) bool { return e.From == "block" }) {
+		v.fail("code-missing", s.In.Site, "the entry of %s is in place, but the code is not", v.View.ID)
+	}
+}
+
+// wanted is what the set wants in force: with --no-env only its switches count,
+// wherever they come from.
+func (v *Verdict) wanted(r Request) []patcher.EnvValue {
+	if !v.View.NoEnv {
+		return v.View.Env
+	}
+	return slices.DeleteFunc(slices.Clone(v.View.Env), func(e patcher.EnvValue) bool { return !e.Switch && len(v.View.Files) > 0 })
+}
+
+func (v *Verdict) absent(r Request, want patcher.EnvValue) {
+	switch s := r.Site; {
+	case v.View.State == patcher.Absent || v.View.State == patcher.Unsupported || v.View.State == patcher.Foreign:
+	case s.In.Answer.NoSite:
+		v.fail("env-dropped", "", "%s is absent: with -S no sitecustomize is imported", want.Name)
+	case v.View.NoEnv:
+		v.fail("env-absent", "", "%s is absent: the code is in place, but nothing sets the variable (--no-env)", want.Name).Hint = "export " + want.Name + "=" + want.Value
+	default:
+		v.fail("env-absent", s.In.Site, "%s is absent in this interpreter", want.Name).Hint = "sgpatch apply " + v.View.ID
+	}
+}
+
+// from says where a value in force comes from.
+func (r Request) from(name, value string) string {
+	if given, ok := r.Given(name); ok && given == value {
+		return "environment"
+	}
+	for _, w := range r.Site.Block.Wants(r.Site.Root()) {
+		if w.Name == name && w.Value == value {
+			return "block"
+		}
+	}
+	for _, h := range r.Site.ByHand([]string{name}) {
+		return fmt.Sprintf("%s:%d", h.Path, h.Number)
+	}
+	for _, e := range r.Site.Block.Entries {
+		if e.Name == name && e.Value == value {
+			return "block"
+		}
+	}
+	return "something that runs when Python starts"
+}
+
+// void looks for what makes the set void although it is in place.
+func (v *Verdict) void(r Request) {
+	k, ok := r.Site.Known(v.View.ID)
+	if !ok {
+		return
+	}
+	for _, e := range k.Void.Env {
+		for _, name := range e.Names {
+			if value, ok := r.Env[name]; ok && hasOption(value, e.Option) {
+				v.fail("void", "", "%s=%s makes %s void: %s", name, value, v.View.ID, e.Reason)
+			}
+		}
+	}
+	for _, a := range k.Void.Args {
+		for _, got := range r.Args {
+			if isOption(got, a) {
+				v.fail("void", "", "%s in the command makes %s void", got, v.View.ID)
+			}
+		}
+	}
+	for _, sh := range k.Shadows {
+		if value, ok := r.Env[sh.Name]; ok && On(value) {
+			v.say("warning", "shadows", "", "%s=%s is set as well: %s", sh.Name, value, sh.Reason)
+		}
+	}
+}
+
+// hasOption looks for "name:value" in a list separated by commas.
+func hasOption(list, option string) bool {
+	for _, part := range strings.Split(list, ",") {
+		if strings.EqualFold(strings.Join(strings.Fields(part), ""), option) {
+			return true
+		}
+	}
+	return false
+}
+
+// isOption knows that argparse takes a long option's beginning, and "=value"
+// behind it. The shortest that is unambiguous for SGLang is "--disable-cus".
+func isOption(arg, option string) bool {
+	name, _, _ := strings.Cut(arg, "=")
+	return name == option || (len(name) >= len("--disable-cus") && strings.HasPrefix(option, name))
+}
+
+// Names lists the variables that judging these sets asks for.
+func Names(sets []patchset.Set, r *patcher.Receipt) []string {
+	var all []string
+	for _, k := range sets {
+		for _, e := range k.Env {
+			all = append(all, e.Name)
+		}
+		for _, s := range k.Shadows {
+			all = append(all, s.Name)
+		}
+		for _, e := range k.Void.Env {
+			all = append(all, e.Names...)
+		}
+	}
+	if r != nil {
+		for _, s := range r.Sets {
+			for _, v := range s.Env {
+				all = append(all, v.Name)
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Whole judges what concerns the install and none of its sets alone.
+func Whole(s *patcher.Site) []Finding {
+	var all []Finding
+	if s.Pending != "" {
+		all = append(all, Finding{Code: "interrupted", Severity: "error", Path: filepath.Join(s.In.Root, ".sgpatch"), Message: "an " + s.Pending + " was interrupted here; the next command that writes puts it right", Hint: "sgpatch apply, or sgpatch revert"})
+	}
+	for _, c := range s.In.Answer.Copies {
+		if c == s.In.Root || sameDir(c, s.In.Root) {
+			continue
+		}
+		f := Finding{Code: "copies", Severity: "warning", Path: c, Message: fmt.Sprintf("%s has another sglang, which %s shadows", c, s.In.Root)}
+		if st, err := os.Lstat(filepath.Join(c, ".sgpatch")); err == nil && st.IsDir() && len(s.Receipt.Sets) == 0 {
+			f.Severity, f.Message = "error", fmt.Sprintf("%s, and not the patched copy in %s, is what this interpreter imports here", s.In.Root, c)
+		}
+		all = append(all, f)
+	}
+	for _, p := range s.In.Answer.Problems {
+		all = append(all, Finding{Code: "python", Severity: "warning", Message: p})
+	}
+	if a := s.In.Answer; a.Site != "" && !a.SiteLoaded && !a.NoSite {
+		all = append(all, Finding{Code: "sitecustomize-raises", Severity: "note", Path: a.Site, Message: a.Site + " did not run to its end (it raised an exception, or removed itself)"})
+	}
+	return all
+}
+
+func sameDir(a, b string) bool {
+	x, errx := filepath.EvalSymlinks(a)
+	y, erry := filepath.EvalSymlinks(b)
+	return errx == nil && erry == nil && x == y
+}
