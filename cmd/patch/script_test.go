@@ -1,0 +1,258 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"sgpatch/fixtures/python"
+	"sgpatch/fixtures/tree"
+	"sgpatch/patcher/patchset"
+)
+
+func TestMain(m *testing.M) {
+	program := func() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }
+	testscript.Main(m, map[string]func(){"sgpatch": program, "patch": program})
+}
+
+// TestStories drives the program through the archives under testdata/script:
+// each is one story, told from outside.
+func TestStories(t *testing.T) {
+	snaps := map[string]string{}
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: false,
+		Setup:               storyEnv,
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"base":   cmdBase,
+			"venv":   cmdVenv,
+			"sglang": cmdSglang,
+			"table":  cmdTable,
+			"snap": func(ts *testscript.TestScript, neg bool, args []string) {
+				snaps[ts.Getenv("WORK")+args[0]] = snapshot(ts, args[1])
+			},
+			"same": func(ts *testscript.TestScript, neg bool, args []string) {
+				cmdSame(ts, snaps[ts.Getenv("WORK")+args[0]], neg, args[1])
+			},
+			"replace": cmdReplace,
+			"json":    cmdJSON,
+			"busy":    cmdBusy,
+		},
+	})
+}
+
+// storyEnv keeps a story away from the host: a home, a state folder and a
+// temporary folder of its own, and none of the caller's Python settings.
+func storyEnv(e *testscript.Env) error {
+	for _, d := range []string{"home", "state", "tmp"} {
+		if err := os.Mkdir(filepath.Join(e.WorkDir, d), 0o755); err != nil {
+			return err
+		}
+	}
+	e.Vars = append(e.Vars, "HOME="+filepath.Join(e.WorkDir, "home"), "SGPATCH_STATE_DIR="+filepath.Join(e.WorkDir, "state"), "TMPDIR="+filepath.Join(e.WorkDir, "tmp"), "NO_COLOR=1", "LANG=C.UTF-8", "SET=force-custom-ar-pcie", "GATE=SGLANG_FORCE_CUSTOM_AR_PCIE",
+		"CAR=sglang/srt/distributed/device_communicators/custom_all_reduce.py")
+	return nil
+}
+
+// base NAME: a private copy of the interpreter at $WORK/NAME; sets $NAME_py, $NAME_site, $NAME_lib.
+func cmdBase(ts *testscript.TestScript, neg bool, args []string) {
+	e, err := python.Base(ts.MkAbs(args[0]), "python3")
+	ts.Check(err)
+	export(ts, args[0], e)
+}
+
+// venv NAME BASE: a virtual environment on a base.
+func cmdVenv(ts *testscript.TestScript, neg bool, args []string) {
+	base := python.Env{Dir: ts.MkAbs(args[1]), Python: ts.Getenv(args[1] + "_py"), Site: ts.Getenv(args[1] + "_site"), Lib: ts.Getenv(args[1] + "_lib")}
+	e, err := base.Venv(ts.MkAbs(args[0]))
+	ts.Check(err)
+	export(ts, args[0], e)
+}
+
+func export(ts *testscript.TestScript, name string, e python.Env) {
+	ts.Setenv(name+"_py", e.Python)
+	ts.Setenv(name+"_site", e.Site)
+	ts.Setenv(name+"_lib", e.Lib)
+}
+
+// sglang DIR: lays the small SGLang down as an installer would.
+func cmdSglang(ts *testscript.TestScript, neg bool, args []string) {
+	dir := ts.MkAbs(args[0])
+	ts.Check(os.MkdirAll(dir, 0o755))
+	ts.Check(tree.Write(dir))
+}
+
+// table SET ROOT RELEASE VARIANT: adds the contents under ROOT to SET's release table.
+func cmdTable(ts *testscript.TestScript, neg bool, args []string) {
+	dir, root := ts.MkAbs(args[0]), ts.MkAbs(args[1])
+	path := filepath.Join(dir, "releases.tsv")
+	text, err := os.ReadFile(path)
+	if err != nil {
+		text = []byte("release\tpath\tpristine_sha256\tpatched_sha256\tvariant\n")
+	}
+	diffs, err := filepath.Glob(filepath.Join(dir, args[3], "*.diff"))
+	ts.Check(err)
+	for _, d := range diffs {
+		raw, err := os.ReadFile(d)
+		ts.Check(err)
+		files, err := patchset.Parse(d, raw)
+		ts.Check(err)
+		for _, f := range files {
+			pristine, err := os.ReadFile(filepath.Join(root, f.Path))
+			ts.Check(err)
+			patched, err := f.Apply(pristine)
+			ts.Check(err)
+			text = fmt.Appendf(text, "%s\t%s\t%s\t%s\t%s\n", args[2], f.Path, patchset.DigestOf(pristine), patchset.DigestOf(patched), args[3])
+		}
+	}
+	ts.Check(os.WriteFile(path, text, 0o644))
+}
+
+// snapshot is everything under a directory that a revert has to give back: type,
+// mode, owner, modification time, content. Records and bytecode are left out.
+func snapshot(ts *testscript.TestScript, dir string) string {
+	var b strings.Builder
+	root := ts.MkAbs(dir)
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		if d.IsDir() && (d.Name() == ".sgpatch" || d.Name() == "__pycache__") {
+			return fs.SkipDir
+		}
+		st, err := d.Info()
+		if err != nil {
+			return err
+		}
+		u := st.Sys().(*syscall.Stat_t)
+		fmt.Fprintf(&b, "%s %s %d:%d", path, st.Mode(), u.Uid, u.Gid)
+		switch {
+		case st.Mode().IsRegular():
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(&b, " %d %s", st.ModTime().UnixNano(), patchset.DigestOf(data))
+		case st.Mode()&fs.ModeSymlink != 0:
+			to, _ := os.Readlink(path)
+			b.WriteString(" -> " + to)
+		}
+		b.WriteByte('\n')
+		return nil
+	})
+	ts.Check(err)
+	return b.String()
+}
+
+func cmdSame(ts *testscript.TestScript, was string, neg bool, dir string) {
+	now := snapshot(ts, dir)
+	if neg == (was == now) {
+		ts.Fatalf("%s: %s", dir, cmp.Diff(strings.Split(was, "\n"), strings.Split(now, "\n")))
+	}
+}
+
+// replace FILE OLD NEW: an edit by somebody else; \n stands for a line end.
+func cmdReplace(ts *testscript.TestScript, neg bool, args []string) {
+	path := ts.MkAbs(args[0])
+	data, err := os.ReadFile(path)
+	ts.Check(err)
+	nl := strings.NewReplacer(`\n`, "\n", `\r`, "\r", `\x00`, "\x00")
+	old, new := nl.Replace(args[1]), nl.Replace(args[2])
+	if !strings.Contains(string(data), old) {
+		ts.Fatalf("%s does not contain %q", path, old)
+	}
+	ts.Check(os.WriteFile(path, []byte(strings.Replace(string(data), old, new, 1)), 0o644))
+}
+
+// json PATH VALUE: the last standard output is one report, and has that value
+// at that path ("sets.force-custom-ar-pcie.state", "findings" for their codes).
+func cmdJSON(ts *testscript.TestScript, neg bool, args []string) {
+	var doc any
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &doc))
+	got := strings.TrimSpace(look(doc, strings.Split(args[0], ".")))
+	want := strings.Join(args[1:], " ")
+	match := got == want
+	if args[0] == "findings" {
+		match = strings.Contains(" "+got+" ", " "+want+" ")
+	}
+	if match == neg {
+		ts.Fatalf("%s is %q, want %q (%v)", args[0], got, want, !neg)
+	}
+}
+
+func look(v any, path []string) string {
+	if len(path) == 0 {
+		return render(v)
+	}
+	switch x := v.(type) {
+	case map[string]any:
+		return look(x[path[0]], path[1:])
+	case []any:
+		for i, e := range x {
+			m, ok := e.(map[string]any)
+			if fmt.Sprint(i) == path[0] || (ok && (m["id"] == path[0] || m["name"] == path[0] || m["path"] == path[0])) {
+				return look(e, path[1:])
+			}
+		}
+	}
+	return "<none>"
+}
+
+func render(v any) string {
+	if list, ok := v.([]any); ok {
+		var all []string
+		for _, e := range list {
+			if m, ok := e.(map[string]any); ok && m["code"] != nil {
+				e = m["code"]
+			}
+			all = append(all, fmt.Sprint(e))
+		}
+		return strings.Join(all, " ")
+	}
+	return fmt.Sprint(v)
+}
+
+// busy FILE: holds the lock of another sgpatch until the story ends.
+func cmdBusy(ts *testscript.TestScript, neg bool, args []string) {
+	f, err := os.Open(ts.MkAbs(args[0]))
+	ts.Check(err)
+	ts.Check(syscall.Flock(int(f.Fd()), syscall.LOCK_EX))
+	ts.Defer(func() { f.Close() })
+}
+
+// inProcess runs one command line in this process, for its report alone.
+func inProcess(t *testing.T, env []string, args ...string) (*Report, int) {
+	t.Helper()
+	for _, kv := range env {
+		name, value, _ := strings.Cut(kv, "=")
+		t.Setenv(name, value)
+	}
+	var stdout, stderr bytes.Buffer
+	code := run(append([]string{"sgpatch"}, args...), &stdout, &stderr)
+	r, err := decode(stdout.Bytes())
+	if err != nil {
+		t.Fatalf("sgpatch %v: %v\n%s%s", args, err, stdout.String(), stderr.String())
+	}
+	return r, code
+}
+
+func waitFor(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for range 200 {
+		if ok() {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Fatal(what)
+}
