@@ -101,7 +101,9 @@ func (c *Checker) run(ctx context.Context, text string, in []byte) error {
 	defer remove()
 	var stdout, stderr bytes.Buffer
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, bytes.NewReader(in), &stdout, &stderr
-	err = cmd.Run()
+	if err = cmd.Run(); errors.Is(err, exec.ErrWaitDelay) {
+		err = nil
+	}
 	if ctx.Err() != nil {
 		return fmt.Errorf("the behaviour check did not end within %s", checkLimit)
 	}

@@ -3,9 +3,11 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -22,6 +24,10 @@ import (
 
 func TestMain(m *testing.M) {
 	program := func() { os.Exit(run(os.Args, os.Stdout, os.Stderr)) }
+	if os.Getenv("SGPATCH_TEST_RUN") != "" {
+		os.Args[0] = "sgpatch"
+		program()
+	}
 	testscript.Main(m, map[string]func(){"sgpatch": program, "patch": program})
 }
 
@@ -47,6 +53,13 @@ func TestStories(t *testing.T) {
 			"replace": cmdReplace,
 			"json":    cmdJSON,
 			"busy":    cmdBusy,
+			"exits":   cmdExits,
+		},
+		Condition: func(cond string) (bool, error) {
+			if cond == "root" {
+				return os.Geteuid() == 0, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
 		},
 	})
 }
@@ -220,6 +233,20 @@ func render(v any) string {
 		return strings.Join(all, " ")
 	}
 	return fmt.Sprint(v)
+}
+
+// exits CODE PROGRAM ARG...: the program ends with exactly this status.
+func cmdExits(ts *testscript.TestScript, neg bool, args []string) {
+	code := 0
+	var ee *exec.ExitError
+	if err := ts.Exec(args[1], args[2:]...); errors.As(err, &ee) {
+		code = ee.ExitCode()
+	} else {
+		ts.Check(err)
+	}
+	if (fmt.Sprint(code) == args[0]) == neg {
+		ts.Fatalf("%s ended with %d, want %s (%v)", args[1], code, args[0], !neg)
+	}
 }
 
 // busy FILE: holds the lock of another sgpatch until the story ends.

@@ -103,7 +103,8 @@ func Ask(ctx context.Context, q Query) (Answer, error) {
 	}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
+	// something that a sitecustomize left running may hold the pipe open
+	if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		if ctx.Err() != nil {
 			err = fmt.Errorf("no answer within %s", askLimit)
 		}
@@ -126,7 +127,7 @@ func Command(ctx context.Context, python string, args ...string) (*exec.Cmd, err
 	cmd := exec.CommandContext(ctx, python, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 2 * time.Second
 	if os.Geteuid() != 0 {
 		return cmd, nil
 	}

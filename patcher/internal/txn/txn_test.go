@@ -1,0 +1,408 @@
+package txn
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// world is a root with two files and the commit that changes both and makes a third.
+type world struct {
+	root   string
+	writes []Write
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	root, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{root: root}
+	for _, name := range []string{"a.py", "b.py"} {
+		write(t, w.path(name), "old "+name)
+		w.writes = append(w.writes, w.change(name, "old "+name, "new "+name))
+	}
+	c := w.change("c.py", "", "new c.py")
+	c.Old, c.Perm = "", 0o640
+	w.writes = append(w.writes, c)
+	return w
+}
+
+func (w *world) path(name string) string { return filepath.Join(w.root, name) }
+
+func (w *world) change(name, old, new string) Write {
+	return Write{Rel: name, Path: w.path(name), Old: Digest([]byte(old)), New: Digest([]byte(new)), Data: []byte(new)}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// state says which contents the three files have: "old", "new" or a mixture.
+func (w *world) state(t *testing.T) string {
+	t.Helper()
+	var all []string
+	for _, name := range []string{"a.py", "b.py", "c.py"} {
+		text, err := os.ReadFile(w.path(name))
+		if errors.Is(err, fs.ErrNotExist) && name == "c.py" {
+			text = []byte("old")
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, strings.Fields(string(text))[0])
+	}
+	return strings.Join(all, " ")
+}
+
+// litter lists what lies in the root beside the files and the records.
+func (w *world) litter(t *testing.T) []string {
+	t.Helper()
+	entries, err := os.ReadDir(w.root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all []string
+	for _, e := range entries {
+		switch e.Name() {
+		case "a.py", "b.py", "c.py", Folder:
+		default:
+			all = append(all, e.Name())
+		}
+	}
+	return all
+}
+
+func lock(t *testing.T, root string) *Dir {
+	t.Helper()
+	d, err := Lock(root, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { d.Close() })
+	return d
+}
+
+func anything(rel, path string) error { return nil }
+
+func TestCommit(t *testing.T) {
+	w := newWorld(t)
+	if err := os.Chmod(w.path("a.py"), 0o604); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Link(w.path("b.py"), w.path("link")); err != nil {
+		t.Fatal(err)
+	}
+	attr := unix.Setxattr(w.path("a.py"), "user.test", []byte("kept"), 0)
+	old := syscall.Umask(0o077)
+	defer syscall.Umask(old)
+	if err := lock(t, w.root).Commit("apply", w.writes, []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.state(t); got != "new new new" {
+		t.Fatal(got)
+	}
+	for name, mode := range map[string]fs.FileMode{"a.py": 0o604, "b.py": 0o644, "c.py": 0o640} {
+		if st, _ := os.Stat(w.path(name)); st.Mode().Perm() != mode {
+			t.Errorf("%s: mode %v", name, st.Mode())
+		}
+	}
+	if text, _ := os.ReadFile(w.path("link")); string(text) != "old b.py" {
+		t.Error("written through a hard link")
+	}
+	if attr == nil {
+		value := make([]byte, 10)
+		if n, err := unix.Getxattr(w.path("a.py"), "user.test", value); err != nil || string(value[:n]) != "kept" {
+			t.Error("the attribute is lost")
+		}
+	}
+	os.Remove(w.path("link"))
+	if l := w.litter(t); l != nil {
+		t.Errorf("left over: %v", l)
+	}
+	if _, journal, _ := Read(w.root); journal != nil {
+		t.Error("the journal stays")
+	}
+	if data, err := Object(w.root, w.writes[0].Old); err != nil || string(data) != "old a.py" {
+		t.Errorf("the original: %q, %v", data, err)
+	}
+}
+
+// TestCrash stops a commit after every step and lets the next command find it.
+func TestCrash(t *testing.T) {
+	steps := []struct {
+		name string
+		upto int // files staged
+		done int // files renamed
+		end  bool
+		want string
+	}{
+		{"journal only", 0, 0, false, "old old old"},
+		{"one staged", 1, 0, false, "old old old"},
+		{"all staged", 3, 0, false, "old old old"},
+		{"one renamed", 3, 1, false, "old old old"},
+		{"two renamed", 3, 2, false, "old old old"},
+		{"all renamed", 3, 3, false, "old old old"},
+		{"receipt written", 3, 3, true, "new new new"},
+	}
+	for _, s := range steps {
+		t.Run(s.name, func(t *testing.T) {
+			w := newWorld(t)
+			d := lock(t, w.root)
+			c := &commit{dir: d, journal: &journal{Schema: 1, ID: newID(), Command: "apply", Receipt: Digest([]byte("{}"))}, writes: w.writes, receipt: []byte("{}"), dirs: map[string]int{}}
+			defer c.close()
+			if err := c.prepare(); err != nil {
+				t.Fatal(err)
+			}
+			for _, x := range w.writes[:s.upto] {
+				dir, base := split(x.Path)
+				if err := stage(c.dirs[dir], base, c.journal.staged(base), x); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, x := range w.writes[:s.done] {
+				if err := c.replace(x); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if s.end {
+				if err := putAt(d.fd, receiptName, c.receipt); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, journal, _ := Read(w.root); journal == nil {
+				t.Fatal("no journal to find")
+			}
+			r, err := d.Recover(anything)
+			if err != nil || r.Command != "apply" || r.Finished != s.end || len(r.Restored) != s.done*b2i(!s.end) {
+				t.Fatalf("%+v, %v", r, err)
+			}
+			if got := w.state(t); got != s.want {
+				t.Error(got)
+			}
+			if l := w.litter(t); l != nil {
+				t.Errorf("left over: %v", l)
+			}
+			if r, err := d.Recover(anything); err != nil || r.Command != "" {
+				t.Errorf("a second recovery: %+v, %v", r, err)
+			}
+		})
+	}
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func TestRecoveryLeavesWhatOthersWrote(t *testing.T) {
+	w := newWorld(t)
+	d := lock(t, w.root)
+	c := &commit{dir: d, journal: &journal{Schema: 1, ID: newID(), Command: "apply", Receipt: Digest([]byte("{}"))}, writes: w.writes, receipt: []byte("{}"), dirs: map[string]int{}}
+	defer c.close()
+	if err := c.prepare(); err != nil {
+		t.Fatal(err)
+	}
+	write(t, w.path("a.py"), "installed meanwhile")
+	os.Remove(w.path("b.py"))
+	r, err := d.Recover(anything)
+	if err != nil || len(r.Left) != 2 || len(r.Restored) != 0 {
+		t.Fatalf("%+v, %v", r, err)
+	}
+	if text, _ := os.ReadFile(w.path("a.py")); string(text) != "installed meanwhile" {
+		t.Error("overwritten")
+	}
+}
+
+func TestAbortPutsEverythingBack(t *testing.T) {
+	w := newWorld(t)
+	before, _ := os.Stat(w.path("a.py"))
+	w.writes[1].Stale = []string{w.path("stale.pyc")}
+	if err := os.MkdirAll(w.path("stale.pyc/full"), 0o755); err != nil { // cannot be unlinked
+		t.Fatal(err)
+	}
+	err := lock(t, w.root).Commit("apply", w.writes, []byte("{}"))
+	var ce *CommitError
+	if !errors.As(err, &ce) || !ce.Touched || !ce.Undone {
+		t.Fatalf("%v", err)
+	}
+	if got := w.state(t); got != "old old old" {
+		t.Error(got)
+	}
+	if after, _ := os.Stat(w.path("a.py")); !after.ModTime().Equal(before.ModTime()) {
+		t.Error("the time is not as before")
+	}
+	os.RemoveAll(w.path("stale.pyc"))
+	if l := w.litter(t); l != nil {
+		t.Errorf("left over: %v", l)
+	}
+	if receipt, journal, _ := Read(w.root); receipt != nil || journal != nil {
+		t.Error("records of a commit that did not happen")
+	}
+}
+
+func TestChangedMeanwhile(t *testing.T) {
+	w := newWorld(t)
+	write(t, w.path("b.py"), "edited")
+	err := lock(t, w.root).Commit("apply", w.writes, []byte("{}"))
+	var moved *ChangedError
+	if !errors.As(err, &moved) || moved.Path != w.path("b.py") {
+		t.Fatal(err)
+	}
+	if got := w.state(t); got != "old edited old" {
+		t.Error(got)
+	}
+}
+
+func TestSameSecondSameSize(t *testing.T) {
+	w := newWorld(t)
+	now := time.Now()
+	if err := os.Chtimes(w.path("a.py"), now, now); err != nil {
+		t.Fatal(err)
+	}
+	if err := lock(t, w.root).Commit("apply", w.writes[:1], []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	if st, _ := os.Stat(w.path("a.py")); st.ModTime().Unix() == now.Unix() {
+		t.Error("Python would take the old bytecode for this content's")
+	}
+}
+
+func TestJournalMayNotNameStrangers(t *testing.T) {
+	w := newWorld(t)
+	d := lock(t, w.root)
+	stranger := filepath.Join(t.TempDir(), "passwd")
+	write(t, stranger, "new")
+	if err := d.Keep([]byte("evil")); err != nil {
+		t.Fatal(err)
+	}
+	j := &journal{Schema: 1, ID: newID(), Command: "apply", Receipt: Digest(nil), Writes: []entry{{Rel: "a.py", Path: stranger, Old: Digest([]byte("evil")), New: Digest([]byte("new"))}}}
+	if err := d.putJournal(j); err != nil {
+		t.Fatal(err)
+	}
+	_, err := d.Recover(func(rel, path string) error {
+		if path != w.path(rel) {
+			return errors.New("not of this install")
+		}
+		return nil
+	})
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	if text, _ := os.ReadFile(stranger); string(text) != "new" {
+		t.Error("followed")
+	}
+	if _, journal, _ := Read(w.root); journal == nil {
+		t.Error("the journal is gone")
+	}
+}
+
+func TestLock(t *testing.T) {
+	root := t.TempDir()
+	first := lock(t, root)
+	_, err := Lock(root, 20*time.Millisecond)
+	var busy *BusyError
+	if !errors.As(err, &busy) {
+		t.Fatal(err)
+	}
+	done := make(chan error)
+	go func() {
+		d, err := Lock(root, 5*time.Second)
+		if err == nil {
+			err = d.Commit("apply", nil, []byte("{}")) // after a purge it must have records of its own
+			d.Close()
+		}
+		done <- err
+	}()
+	time.Sleep(20 * time.Millisecond)
+	if err := first.Purge(); err != nil {
+		t.Fatal(err)
+	}
+	first.Close()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if receipt, _, err := Read(root); err != nil || string(receipt) != "{}" {
+		t.Errorf("%q, %v", receipt, err)
+	}
+}
+
+func TestRecordsBehindALink(t *testing.T) {
+	root, other := t.TempDir(), t.TempDir()
+	if err := os.Symlink(other, filepath.Join(root, Folder)); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := Read(root); err == nil {
+		t.Error("read")
+	}
+	if _, err := Lock(root, 0); err == nil {
+		t.Error("locked")
+	}
+	if entries, _ := os.ReadDir(other); len(entries) != 0 {
+		t.Error("written to")
+	}
+}
+
+func TestLookingCreatesNothing(t *testing.T) {
+	root := t.TempDir()
+	if r, j, err := Read(root); r != nil || j != nil || err != nil {
+		t.Fatal(r, j, err)
+	}
+	if _, err := Object(root, Digest(nil)); err == nil {
+		t.Error("an object out of nothing")
+	}
+	if entries, _ := os.ReadDir(root); len(entries) != 0 {
+		t.Error("something was created")
+	}
+}
+
+func TestObjectIsChecked(t *testing.T) {
+	root := t.TempDir()
+	d := lock(t, root)
+	if err := d.Keep([]byte("right")); err != nil {
+		t.Fatal(err)
+	}
+	name := Digest([]byte("right"))
+	write(t, filepath.Join(root, Folder, objectsName, name), "wrong")
+	if _, err := Object(root, name); err == nil {
+		t.Error("a content that does not match its digest was given out")
+	}
+	if err := d.Keep([]byte("right")); err != nil {
+		t.Fatal(err)
+	}
+	if data, err := Object(root, name); err != nil || string(data) != "right" {
+		t.Errorf("Keep does not mend it: %q, %v", data, err)
+	}
+}
+
+func TestAppendClosesATornLine(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state", "history.jsonl")
+	if err := Append(path, []byte("one")); err != nil {
+		t.Fatal(err)
+	}
+	f, _ := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	fmt.Fprint(f, "torn")
+	f.Close()
+	if err := Append(path, []byte("two")); err != nil {
+		t.Fatal(err)
+	}
+	if text, _ := os.ReadFile(path); string(text) != "one\ntorn\ntwo\n" {
+		t.Errorf("%q", text)
+	}
+	if st, _ := os.Stat(path); st.Mode().Perm() != 0o600 {
+		t.Error(st.Mode())
+	}
+}
