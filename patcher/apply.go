@@ -102,7 +102,7 @@ func (w *planner) enable(k patchset.Set) error {
 		}
 	}
 	was, held := w.s.Receipt.Set(k.ID)
-	e := Enabled{ID: k.ID, Version: k.Version, NoEnv: w.g.NoEnv, Applied: time.Now().UTC().Truncate(time.Second), Reason: w.g.Reason}
+	e := Enabled{ID: k.ID, Version: k.Version, NoEnv: w.g.NoEnv, Applied: time.Now().UTC().Truncate(time.Second), Reason: w.g.Reason, Void: k.Void, Shadows: k.Shadows}
 	if held {
 		e.Applied = was.Applied
 		if w.g.Reason == "" {
@@ -369,7 +369,7 @@ func (w *planner) compose() error {
 		if err != nil {
 			return &RefusedError{Code: "clash", Path: w.s.abs(path), Message: fmt.Sprintf("%s: %v", w.s.abs(path), err)}
 		}
-		t := Tracked{Path: path, Pristine: patchset.DigestOf(base), Want: patchset.DigestOf(want)}
+		t := Tracked{Path: path, Pristine: patchset.DigestOf(base), Want: patchset.DigestOf(want), Sets: setsOf(sets)}
 		t.Mtime = w.s.pristineTime(t)
 		w.next.Files = append(w.next.Files, t)
 		if err := w.put(path, want, time.Time{}); err != nil {
@@ -381,6 +381,14 @@ func (w *planner) compose() error {
 	}
 	slices.SortFunc(w.p.Writes, func(a, b txn.Write) int { return strings.Compare(a.Rel, b.Rel) })
 	return nil
+}
+
+func setsOf(sets []placed) []string {
+	var all []string
+	for _, p := range sets {
+		all = append(all, p.set)
+	}
+	return all
 }
 
 func compose(base []byte, sets []placed) ([]byte, error) {

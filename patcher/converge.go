@@ -119,12 +119,7 @@ func (s *Site) locked(dir *txn.Dir, g Goal) (Outcome, error) {
 }
 
 func (s *Site) commit(dir *txn.Dir, plan *Plan, g Goal) error {
-	for _, data := range plan.Keep {
-		if err := dir.Keep(data); err != nil {
-			return err
-		}
-	}
-	return dir.Commit(g.Command, plan.Writes, plan.Receipt.text())
+	return dir.Commit(g.Command, plan.Writes, plan.Keep, plan.Receipt.text())
 }
 
 func (s *Site) outcome(plan *Plan, notes []Finding) Outcome {

@@ -2,6 +2,7 @@ package patcher
 
 import (
 	"bytes"
+	"os"
 	"slices"
 	"strings"
 
@@ -99,14 +100,11 @@ func (s *Site) Views() []SetView {
 
 func (s *Site) viewEnabled(e Enabled) SetView {
 	k, _ := s.Known(e.ID)
-	v := SetView{ID: e.ID, Version: e.Version, Title: k.Title, Variant: e.Variant, Listed: e.Listed, Enabled: true, Env: e.Env, NoEnv: e.NoEnv, State: Held}
-	files, err := s.diff(e)
-	if err != nil {
-		v.State, v.Reason = Drifted, err.Error()
-		return v
-	}
-	for _, f := range files {
-		v.Files = append(v.Files, s.viewTracked(e, f))
+	v := SetView{ID: e.ID, Version: e.Version, Title: k.Title, Variant: e.Variant, Listed: e.Listed, Enabled: true, Env: e.Env, NoEnv: e.NoEnv}
+	for _, t := range s.Receipt.Files {
+		if slices.Contains(t.Sets, e.ID) {
+			v.Files = append(v.Files, s.viewTracked(e, t))
+		}
 	}
 	v.InBlock = e.NoEnv || s.inBlock(e.Env)
 	v.State = stateOf(v)
@@ -145,11 +143,11 @@ func stateOf(v SetView) State {
 	return Held
 }
 
-// viewTracked judges a file that the receipt knows.
-func (s *Site) viewTracked(e Enabled, d patchset.File) FileView {
-	f, t := s.file(d.Path), Tracked{}
-	t, _ = s.Receipt.File(d.Path)
-	v := FileView{Path: d.Path, Pristine: t.Pristine, Want: t.Want, Have: f.have, Err: f.err}
+// viewTracked judges a file that the receipt knows. The diff is needed only for
+// a content that is neither of the two known ones, and to show the hunks.
+func (s *Site) viewTracked(e Enabled, t Tracked) FileView {
+	f := s.file(t.Path)
+	v := FileView{Path: t.Path, Pristine: t.Pristine, Want: t.Want, Have: f.have, Err: f.err}
 	switch {
 	case f.err != nil:
 		v.State = Damaged
@@ -159,18 +157,32 @@ func (s *Site) viewTracked(e Enabled, d patchset.File) FileView {
 		v.State = Patched
 	case f.have == t.Pristine:
 		v.State = Pristine
-	case !traces(f.data, d):
-		v.State = Replaced
-	default:
-		v.State = Damaged
-		if _, err := d.Reverse().Place(f.data); err == nil {
-			v.State = Edited
-		}
 	}
-	if v.State == Patched || v.State == Edited || v.State == Damaged {
+	if v.State == Missing || v.State == Pristine || (v.State == Patched && s.Quick) {
+		return v
+	}
+	d, _, err := s.touches(e, t.Path)
+	if err != nil {
+		v.Err = err
+	}
+	if v.State == "" {
+		v.State = edited(f.data, d)
+	}
+	if v.State != Replaced {
 		v.Hunks = d.Reverse().Fit(f.data)
 	}
 	return v
+}
+
+// edited judges a content that is neither the pristine nor the patched one.
+func edited(content []byte, d patchset.File) FileState {
+	if !traces(content, d) {
+		return Replaced
+	}
+	if _, err := d.Reverse().Place(content); err != nil {
+		return Damaged
+	}
+	return Edited
 }
 
 // traces says whether a content has lines that only our hunks bring.
@@ -349,7 +361,7 @@ func names(text []byte, k patchset.Set) bool {
 	return slices.ContainsFunc(k.Env, func(e patchset.EnvEntry) bool { return e.Switch && bytes.Contains(text, []byte(e.Name)) })
 }
 
-// Added lists longer names and strings that a set's hunks bring into a file.
+// Added lists the longer names that a set's hunks bring into a file.
 func (s *Site) Added(v SetView, path string) []string {
 	files := []patchset.File(nil)
 	if e, ok := s.Receipt.Set(v.ID); ok {
@@ -359,15 +371,28 @@ func (s *Site) Added(v SetView, path string) []string {
 		files = w.Files
 	}
 	f, _ := fileOf(files, path)
+	return added(f)
+}
+
+func added(f patchset.File) []string {
 	var all []string
 	for _, h := range f.Hunks {
 		for _, l := range h.Lines {
 			if code := strings.TrimSpace(string(l.Text)); l.Op == '+' && !strings.HasPrefix(code, "#") {
-				all = append(all, strings.FieldsFunc(code, func(r rune) bool {
-					return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
-				})...)
+				all = append(all, strings.FieldsFunc(code, notInName)...)
 			}
 		}
 	}
 	return slices.DeleteFunc(all, func(name string) bool { return len(name) < 12 })
+}
+
+func notInName(r rune) bool {
+	return r != '_' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
+}
+
+// Lacks says whether one of these names is missing in a compiled file, which
+// keeps names as they are: then it is hardly compiled from our text.
+func Lacks(pyc string, names []string) bool {
+	data, err := os.ReadFile(pyc)
+	return err == nil && slices.ContainsFunc(names, func(n string) bool { return !bytes.Contains(data, []byte(n)) })
 }

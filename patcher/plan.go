@@ -258,7 +258,7 @@ func (w *planner) put(path string, want []byte, mtime time.Time) error {
 	}
 	wr := txn.Write{Rel: path, Path: real, Old: string(f.have), New: string(patchset.DigestOf(want)), Data: want, Mtime: mtime}
 	if wr.Old == wr.New {
-		if wr.Stale = w.s.hiding(path); len(wr.Stale) == 0 {
+		if wr.Stale = w.hiding(path); len(wr.Stale) == 0 {
 			return nil
 		}
 	} else {
@@ -286,11 +286,17 @@ func (s *Site) bytecode(path, real string) []string {
 	return all
 }
 
-// hiding lists bytecode that Python would run without a look at the source.
-func (s *Site) hiding(path string) []string {
+// hiding lists bytecode that Python would run although it is not from this
+// source: without a look at it, or with a header that fits and our names amiss.
+func (w *planner) hiding(path string) []string {
+	var names []string
+	for _, p := range w.take[path] {
+		names = append(names, added(p.file)...)
+	}
 	var all []string
-	for _, pyc := range s.bytecode(path, s.abs(path)) {
-		if use, err := install.HowUsed(pyc, s.abs(path), nil); err == nil && use == install.Unchecked {
+	for _, pyc := range w.s.bytecode(path, w.s.abs(path)) {
+		use, err := install.HowUsed(pyc, w.s.abs(path), nil)
+		if err == nil && (use == install.Unchecked || (use == install.Checked && Lacks(pyc, names))) {
 			all = append(all, pyc)
 		}
 	}

@@ -13,7 +13,6 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -67,6 +66,9 @@ type Enabled struct {
 	NoEnv   bool            `json:"no_env,omitempty"`
 	Applied time.Time       `json:"applied"`
 	Reason  string          `json:"reason,omitempty"`
+
+	Void    patchset.Void        `json:"void"` // as the manifest had it, for verify --fast
+	Shadows []patchset.EnvShadow `json:"shadows,omitempty"`
 }
 
 // EnvValue is one variable a set wants.
@@ -82,6 +84,7 @@ type Tracked struct {
 	Pristine patchset.Digest `json:"pristine"`
 	Want     patchset.Digest `json:"want"`
 	Mtime    int64           `json:"mtime,omitempty"` // of the pristine file, nanoseconds since 1970
+	Sets     []string        `json:"sets"`            // that touch it
 }
 
 // Last is the last command that changed something here.
@@ -101,11 +104,6 @@ type DamagedError struct {
 
 func (e *DamagedError) Error() string { return e.Path + ": " + e.Err.Error() }
 func (e *DamagedError) Unwrap() error { return e.Err }
-
-var (
-	idForm   = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
-	nameForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-)
 
 func parseReceipt(root string, text []byte) (*Receipt, error) {
 	if text == nil {
@@ -127,14 +125,14 @@ func (r *Receipt) check() error {
 		return fmt.Errorf("schema %d is not known to this version", r.Schema)
 	}
 	for _, s := range r.Sets {
-		if !idForm.MatchString(s.ID) {
+		if !isID(s.ID) {
 			return fmt.Errorf("set %q", s.ID)
 		}
 		if s.Diff != "" && !isDigest(s.Diff) {
 			return fmt.Errorf("set %s: not a digest: %q", s.ID, s.Diff)
 		}
 		for _, v := range s.Env {
-			if !nameForm.MatchString(v.Name) || strings.ContainsRune(v.Value, 0) {
+			if !isName(v.Name) || strings.ContainsRune(v.Value, 0) {
 				return fmt.Errorf("set %s: variable %q", s.ID, v.Name)
 			}
 		}
@@ -151,6 +149,14 @@ func (r *Receipt) check() error {
 		return errors.New("the entry's file is not absolute")
 	}
 	return nil
+}
+
+func isID(s string) bool {
+	return s != "" && s[0] != '-' && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-") == ""
+}
+
+func isName(s string) bool {
+	return s != "" && (s[0] < '0' || s[0] > '9') && strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_") == ""
 }
 
 func isDigest(d patchset.Digest) bool {

@@ -174,7 +174,7 @@ func (w *planner) stay(t Tracked, sets []placed) error {
 		return &RefusedError{Code: "clash", Path: w.s.abs(t.Path), Message: fmt.Sprintf("%s: %v", w.s.abs(t.Path), err)}
 	}
 	next := t
-	next.Want = patchset.DigestOf(want)
+	next.Want, next.Sets = patchset.DigestOf(want), setsOf(sets)
 	w.next.Files = append(w.next.Files, next)
 	if w.s.file(t.Path).have == t.Want {
 		return w.put(t.Path, want, time.Time{})

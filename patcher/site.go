@@ -25,6 +25,7 @@ type Site struct {
 	Block    block.Block
 	BlockErr error  // the block is damaged
 	Entry    []byte // the sitecustomize, nil if there is none
+	Quick    bool   // judge by digests alone and leave the hunks out
 	root     string // real path of the root, its name in blocks and receipts
 
 	known   []patchset.Set

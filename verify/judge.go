@@ -4,7 +4,6 @@
 package verify
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"os"
@@ -14,7 +13,6 @@ import (
 
 	"sgpatch/patcher"
 	"sgpatch/patcher/install"
-	"sgpatch/patcher/patchset"
 )
 
 // Finding is one reason, or one thing to know.
@@ -154,7 +152,7 @@ func (v *Verdict) bytecode(ctx context.Context, r Request, f patcher.FileView, p
 			v.say("warning", "bytecode", pyc, "%s cannot be read: %v", pyc, err)
 		case use == install.Unchecked:
 			v.fail("bytecode", pyc, "%s is unchecked-hash bytecode: Python runs it without a look at %s", pyc, path).Hint = "sgpatch apply " + v.View.ID + " clears it"
-		case use == install.Checked && in.Asked && r.suspicious(v.View, f.Path, pyc) && !sameCode(ctx, in, pyc, path):
+		case use == install.Checked && in.Asked && patcher.Lacks(pyc, r.Site.Added(v.View, f.Path)) && !sameCode(ctx, in, pyc, path):
 			v.fail("bytecode", pyc, "%s is not compiled from %s, but Python would run it", pyc, path).Hint = "remove it"
 		}
 	}
@@ -167,21 +165,6 @@ func (r Request) compiled(path string) []string {
 		return []string{r.Site.In.Answer.Cached(path)}
 	}
 	return install.Bytecode(path, r.Site.In.Answer.PycachePrefix)
-}
-
-// suspicious says whether names that our hunks bring are not in a compiled
-// file. It costs no interpreter; a suspicion is then settled by one.
-func (r Request) suspicious(view patcher.SetView, path, pyc string) bool {
-	data, err := os.ReadFile(pyc)
-	if err != nil {
-		return false
-	}
-	for _, name := range r.Site.Added(view, path) {
-		if !bytes.Contains(data, []byte(name)) {
-			return true
-		}
-	}
-	return false
 }
 
 // sameCode has the interpreter compile the source and compare.
@@ -287,8 +270,8 @@ func (r Request) from(name, value string) string {
 // void looks for what makes the set void although it is in place.
 func (v *Verdict) void(r Request) {
 	k, ok := r.Site.Known(v.View.ID)
-	if !ok {
-		return
+	if e, enabled := r.Site.Receipt.Set(v.View.ID); !ok && enabled {
+		k.Void, k.Shadows = e.Void, e.Shadows
 	}
 	for _, e := range k.Void.Env {
 		for _, name := range e.Names {
@@ -326,31 +309,6 @@ func hasOption(list, option string) bool {
 func isOption(arg, option string) bool {
 	name, _, _ := strings.Cut(arg, "=")
 	return name == option || (len(name) >= len("--disable-cus") && strings.HasPrefix(option, name))
-}
-
-// Names lists the variables that judging these sets asks for.
-func Names(sets []patchset.Set, r *patcher.Receipt) []string {
-	var all []string
-	for _, k := range sets {
-		for _, e := range k.Env {
-			all = append(all, e.Name)
-		}
-		for _, s := range k.Shadows {
-			all = append(all, s.Name)
-		}
-		for _, e := range k.Void.Env {
-			all = append(all, e.Names...)
-		}
-	}
-	if r != nil {
-		for _, s := range r.Sets {
-			for _, v := range s.Env {
-				all = append(all, v.Name)
-			}
-		}
-	}
-	slices.Sort(all)
-	return slices.Compact(all)
 }
 
 // Whole judges what concerns the install and none of its sets alone.

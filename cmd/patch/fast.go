@@ -10,7 +10,6 @@ import (
 
 	"sgpatch/patcher"
 	"sgpatch/patcher/install"
-	"sgpatch/verify"
 )
 
 // verifyFast judges without starting an interpreter, by what apply recorded. If
@@ -22,18 +21,25 @@ func verifyFast(ctx context.Context, o *options) (*Report, error) {
 		return r, err
 	}
 	r.install(in)
-	sets, mine, err := loadSets(o.patches)
-	if err != nil {
-		return r, err
-	}
-	site, err := patcher.Open(in, sets)
+	site, err := patcher.Open(in, nil)
 	if err != nil {
 		return r, err
 	}
 	if err := unmoved(site); err != nil {
 		return r, err
 	}
-	p := &place{sets, mine, site}
+	p := &place{site: site}
+	if len(site.Receipt.Sets) == 0 || slices.ContainsFunc(o.args, func(id string) bool { _, ok := site.Receipt.Set(id); return !ok }) {
+		// something that is not in place is asked for; its manifest says what it is
+		if p.sets, p.mine, err = loadSets(o.patches); err == nil {
+			p.site, err = patcher.Open(in, p.sets)
+		}
+		if err != nil {
+			return r, err
+		}
+		site = p.site
+	}
+	site.Quick = true
 	site.In.Answer.Env = p.expected(readCommand(o.cmd))
 	site.In.Asked = true
 	o.judge(ctx, r, p, pythonCommand{})
@@ -107,10 +113,9 @@ func (p *place) expected(c pythonCommand) map[string]string {
 			env[e.Name] = e.Value
 		}
 	}
-	for _, name := range verify.Names(p.sets, p.site.Receipt) {
-		if v, ok := os.LookupEnv(name); ok {
-			env[name] = v
-		}
+	for _, kv := range os.Environ() {
+		name, value, _ := strings.Cut(kv, "=")
+		env[name] = value
 	}
 	return env
 }

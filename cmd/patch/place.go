@@ -19,21 +19,24 @@ type place struct {
 // open finds the install that the flags mean and reads what is in place. The
 // report names the install even if what follows fails.
 func (o *options) open(ctx context.Context, r *Report, q install.Query) (*place, error) {
-	sets, mine, err := loadSets(o.patches)
-	if err != nil {
-		return nil, err
-	}
-	q.Names, q.Orphan = verify.Names(sets, nil), patcher.Orphan
+	var p place
+	loaded := make(chan error, 1)
+	go func() { // while the interpreter starts
+		var err error
+		p.sets, p.mine, err = loadSets(o.patches)
+		loaded <- err
+	}()
+	q.Orphan = patcher.Orphan
 	in, err := o.find(ctx, q)
+	if lerr := <-loaded; lerr != nil {
+		return nil, lerr
+	}
 	if err != nil {
 		return nil, err
 	}
 	r.install(in)
-	site, err := patcher.Open(in, sets)
-	if err != nil {
-		return nil, err
-	}
-	return &place{sets, mine, site}, nil
+	p.site, err = patcher.Open(in, p.sets)
+	return &p, err
 }
 
 func (o *options) find(ctx context.Context, q install.Query) (install.Install, error) {

@@ -54,6 +54,10 @@ func TestStories(t *testing.T) {
 			"json":    cmdJSON,
 			"busy":    cmdBusy,
 			"exits":   cmdExits,
+			// output NAME: keeps the last standard output in a variable
+			"output": func(ts *testscript.TestScript, neg bool, args []string) {
+				ts.Setenv(args[0], strings.TrimSpace(ts.ReadFile("stdout")))
+			},
 		},
 		Condition: func(cond string) (bool, error) {
 			if cond == "root" {
@@ -213,7 +217,7 @@ func look(v any, path []string) string {
 	case []any:
 		for i, e := range x {
 			m, ok := e.(map[string]any)
-			if fmt.Sprint(i) == path[0] || (ok && (m["id"] == path[0] || m["name"] == path[0] || m["path"] == path[0])) {
+			if fmt.Sprint(i) == path[0] || (ok && (m["id"] == path[0] || m["name"] == path[0] || m["path"] == path[0] || m["code"] == path[0])) {
 				return look(e, path[1:])
 			}
 		}

@@ -28,7 +28,6 @@ type Query struct {
 	Python  string   // path of the interpreter; a venv's is not resolved to its base
 	Options []string // interpreter options that CMD would give it, as "-S"
 	Script  string   // the file CMD would run, if any: its directory leads sys.path
-	Names   []string // variables whose value in force is asked for
 	Here    bool     // ask in the working directory, as CMD would; otherwise from /
 
 	// Orphan names the root of an install that this interpreter had, if
@@ -43,7 +42,7 @@ type Answer struct {
 	Magic                          []byte // of its bytecode files
 	PycachePrefix                  string // PYTHONPYCACHEPREFIX or -X pycache_prefix
 	NoSite, Isolated, NoEnv        bool
-	Env                            map[string]string // variables present after start-up
+	Env                            map[string]string // the environment after start-up
 	Origin                         string            // sglang/__init__.py as found
 	Locations                      []string          // sglang's directories, several for a namespace package
 	Copies                         []string          // every directory on sys.path with an sglang package
@@ -90,7 +89,7 @@ func Ask(ctx context.Context, q Query) (Answer, error) {
 	if q.Here {
 		look = "here"
 	}
-	args := append(append([]string{}, q.Options...), "-c", probe, key, look, strings.Join(q.Names, ","))
+	args := append(append([]string{}, q.Options...), "-c", probe, key, look)
 	if q.Script != "" {
 		args = append(args, filepath.Dir(realOr(q.Script)))
 	}

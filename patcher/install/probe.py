@@ -3,7 +3,7 @@
 import sys
 def main():
     import os
-    nonce, look, names, path0 = sys.argv[1], sys.argv[2], sys.argv[3].split(","), sys.argv[4:5]
+    nonce, look, path0 = sys.argv[1], sys.argv[2], sys.argv[3:4]
     out = []
     def say(key, *values):
         out.append(" ".join([nonce, key] + [os.fsencode(str(v)).hex() or "-" for v in values]))
@@ -18,9 +18,8 @@ def main():
     say("pycache", getattr(sys, "pycache_prefix", None) or "")
     say("magic", "".join("%02x" % b for b in sys.modules["_frozen_importlib_external"].MAGIC_NUMBER))
     say("flags", sys.flags.no_site, sys.flags.isolated, sys.flags.ignore_environment)
-    for n in names:
-        if n in os.environ:
-            say("env", n, os.environ[n])
+    for n, v in os.environ.items():
+        say("env", n, v)
     def find(name, path=None):
         for f in sys.meta_path:
             try:

@@ -42,20 +42,26 @@ func (j *journal) staged(base string) string {
 	return "." + base + "." + j.ID + ".sgpatch"
 }
 
-// Commit makes all writes, and the receipt with them, or none of them. The
-// error is a *CommitError, a *ChangedError, or one of the file system's from
-// before anything was touched.
-func (d *Dir) Commit(command string, writes []Write, receipt []byte) error {
-	j := &journal{Schema: 1, ID: newID(), Command: command, Started: time.Now().UTC(), Receipt: Digest(receipt)}
-	c := &commit{dir: d, journal: j, writes: writes, receipt: receipt, dirs: map[string]int{}}
+// Commit makes all writes, and the receipt with them, or none of them; keep is
+// stored beside the originals. The error is a *CommitError, a *ChangedError, or
+// one of the file system's from before anything was touched.
+func (d *Dir) Commit(command string, writes []Write, keep [][]byte, receipt []byte) error {
+	c := newCommit(d, command, writes, keep, receipt)
 	defer c.close()
-	if err := c.prepare(); err != nil {
+	if err := c.look(); err != nil {
 		return err
 	}
-	if err := c.run(); err != nil {
-		return c.abort(err)
+	for _, step := range []func() error{c.prepare, c.replaceAll, c.finish} {
+		if err := step(); err != nil {
+			return c.abort(err)
+		}
 	}
 	return nil
+}
+
+func newCommit(d *Dir, command string, writes []Write, keep [][]byte, receipt []byte) *commit {
+	j := &journal{Schema: 1, ID: newID(), Command: command, Started: time.Now().UTC(), Receipt: Digest(receipt)}
+	return &commit{dir: d, journal: j, writes: writes, keep: keep, receipt: receipt, dirs: map[string]int{}}
 }
 
 func newID() string {
@@ -68,22 +74,24 @@ type commit struct {
 	dir     *Dir
 	journal *journal
 	writes  []Write
+	keep    [][]byte
 	receipt []byte
 	before  []byte         // the receipt that the new one replaces
 	dirs    map[string]int // open directories of the targets
+	sync    syncs
 	touched bool
 }
 
 func (c *commit) close() {
+	c.sync.close()
 	for _, fd := range c.dirs {
 		unix.Close(fd)
 	}
 }
 
-// prepare looks at every target, keeps its content and says in the journal what
-// is about to happen. Nothing outside .sgpatch has changed when it returns.
-func (c *commit) prepare() error {
-	var old [][]byte
+// look reads every target once more and refuses what the plan was not made
+// from. It writes nothing.
+func (c *commit) look() error {
 	var err error
 	if c.before, err = c.dir.Receipt(); err != nil {
 		return err
@@ -92,27 +100,19 @@ func (c *commit) prepare() error {
 		if err := Replaceable(w.Path); err != nil {
 			return err
 		}
-		data, e, err := c.look(w)
+		data, e, err := c.target(w)
 		if err != nil {
 			return err
 		}
 		if w.Old != "" && w.Old != w.New {
-			old = append(old, data)
+			c.keep = append(c.keep, data)
 		}
 		c.journal.Writes = append(c.journal.Writes, e)
 	}
-	if len(old) > 0 {
-		if err := c.dir.keep(old); err != nil {
-			return err
-		}
-	}
-	if len(c.writes) == 0 {
-		return nil // the receipt alone is one rename
-	}
-	return c.dir.putJournal(c.journal)
+	return nil
 }
 
-func (c *commit) look(w Write) ([]byte, entry, error) {
+func (c *commit) target(w Write) ([]byte, entry, error) {
 	e := entry{Rel: w.Rel, Path: w.Path, Old: w.Old, New: w.New, Perm: w.Perm}
 	dir, base := split(w.Path)
 	fd, ok := c.dirs[dir]
@@ -128,9 +128,8 @@ func (c *commit) look(w Write) ([]byte, entry, error) {
 		return nil, e, &fs.PathError{Op: "read", Path: w.Path, Err: err}
 	}
 	var st unix.Stat_t
-	serr := unix.Fstatat(fd, base, &st, unix.AT_SYMLINK_NOFOLLOW)
 	have := ""
-	if serr == nil {
+	if unix.Fstatat(fd, base, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 		have = Digest(data)
 		e.Perm, e.Mtime = fs.FileMode(st.Mode&0o7777), st.Mtim.Nano()
 	}
@@ -140,42 +139,61 @@ func (c *commit) look(w Write) ([]byte, entry, error) {
 	return data, e, nil
 }
 
-func (d *Dir) putJournal(j *journal) error {
-	text, err := json.MarshalIndent(j, "", " ")
-	if err != nil {
-		return err
+// prepare brings everything the commit needs to the disk: the originals, the
+// journal, the new contents beside their targets, and the receipt's text. Only
+// when all of it is there may the first target be touched; one wait serves for
+// all, because a wait is what a commit's time consists of.
+func (c *commit) prepare() error {
+	d := c.dir
+	if err := d.keepAll(c.keep, &c.sync); err != nil {
+		return &CommitError{Path: filepath.Join(d.root, Folder), Step: "save the originals", Err: err}
 	}
-	if err := putAt(d.fd, journalName, append(text, '\n')); err != nil {
-		return inFolder(d.root, err)
+	if len(c.writes) > 0 {
+		if err := d.putJournal(c.journal, &c.sync); err != nil {
+			return &CommitError{Path: filepath.Join(d.root, Folder), Step: "write the journal", Err: err}
+		}
 	}
-	if err := unix.Fsync(d.fd); err != nil { // without it a power cut may leave renamed files and no journal
-		return &fs.PathError{Op: "sync", Path: filepath.Join(d.root, Folder), Err: err}
-	}
-	return nil
-}
-
-// run stages and renames every file, then the receipt.
-func (c *commit) run() error {
 	for _, w := range c.writes {
 		dir, base := split(w.Path)
 		if w.New == "" || w.New == w.Old {
 			continue
 		}
-		if err := stage(c.dirs[dir], base, c.journal.staged(base), w); err != nil {
+		if err := stage(c.dirs[dir], base, c.journal.staged(base), w, &c.sync); err != nil {
 			return &CommitError{Path: w.Path, Step: "stage", Err: err}
 		}
 	}
+	if err := writeNew(d.fd, receiptName, c.receipt, &c.sync); err != nil {
+		return &CommitError{Path: filepath.Join(d.root, Folder, receiptName), Step: "write", Err: err}
+	}
+	c.sync.add(d.fd)
+	if err := c.sync.wait(); err != nil {
+		return &CommitError{Path: d.root, Step: "sync", Err: err}
+	}
+	return nil
+}
+
+func (d *Dir) putJournal(j *journal, s *syncs) error {
+	text, err := json.MarshalIndent(j, "", " ")
+	if err != nil {
+		return err
+	}
+	return putAt(d.fd, journalName, append(text, '\n'), s)
+}
+
+// replaceAll renames every staged file over its target and makes that durable.
+func (c *commit) replaceAll() error {
 	for _, w := range c.writes {
 		if err := c.replace(w); err != nil {
 			return err
 		}
 	}
-	for dir, fd := range c.dirs {
-		if err := unix.Fsync(fd); err != nil {
-			return &CommitError{Path: dir, Step: "sync", Err: err}
-		}
+	for _, fd := range c.dirs {
+		c.sync.add(fd)
 	}
-	return c.finish()
+	if err := c.sync.wait(); err != nil {
+		return &CommitError{Path: c.dir.root, Step: "sync", Err: err}
+	}
+	return nil
 }
 
 func (c *commit) replace(w Write) error {
@@ -195,7 +213,7 @@ func (c *commit) replace(w Write) error {
 	if err != nil {
 		return &CommitError{Path: w.Path, Step: "rename", Err: err}
 	}
-	c.touched = true
+	c.touched = c.touched || w.New != w.Old
 	return clearStale(w.Path, w.Stale)
 }
 
@@ -209,18 +227,19 @@ func clearStale(path string, stale []string) error {
 	return nil
 }
 
-// finish writes the receipt, the point of no return, and takes the journal away.
+// finish puts the receipt in place, the point of no return, and takes the
+// journal away.
 func (c *commit) finish() error {
 	d := c.dir
-	if err := putAt(d.fd, receiptName, c.receipt); err != nil {
-		return &CommitError{Path: filepath.Join(d.root, Folder, receiptName), Step: "write", Err: err}
+	if err := unix.Renameat(d.fd, receiptName+suffix, d.fd, receiptName); err != nil {
+		return &CommitError{Path: filepath.Join(d.root, Folder, receiptName), Step: "rename", Err: err}
 	}
 	if err := unix.Fsync(d.fd); err != nil {
 		return &CommitError{Path: filepath.Join(d.root, Folder), Step: "sync", Err: err}
 	}
-	// A journal that cannot be removed is found with its receipt in place and tidied up later.
+	// One that comes back after a power cut, or cannot be removed, is found with
+	// its receipt in place and tidied up by the next command.
 	unix.Unlinkat(d.fd, journalName, 0)
-	unix.Fsync(d.fd)
 	return nil
 }
 
@@ -234,6 +253,8 @@ func (c *commit) abort(cause error) error {
 		}
 	}
 	ce.Touched = c.touched
+	c.sync.close()
+	unix.Unlinkat(c.dir.fd, receiptName+suffix, 0)
 	c.dir.putReceiptBack(c.before)
 	paths := make([]string, len(c.journal.Writes))
 	for i, e := range c.journal.Writes {
@@ -260,7 +281,11 @@ func (d *Dir) putReceiptBack(before []byte) {
 		unix.Unlinkat(d.fd, receiptName, 0)
 		return
 	}
-	putAt(d.fd, receiptName, before)
+	var s syncs
+	defer s.close()
+	if putAt(d.fd, receiptName, before, &s) == nil {
+		s.wait()
+	}
 }
 
 // Recovery says what was found of an interrupted commit.
@@ -282,7 +307,9 @@ func (d *Dir) Recover(allow func(rel, path string) error) (Recovery, error) {
 	}
 	j, err := parseJournal(text)
 	if err != nil {
-		return Recovery{}, fmt.Errorf("%s: %w", filepath.Join(d.root, Folder, journalName), err)
+		// A commit touches nothing before its journal is on disk: a torn one belongs
+		// to a commit that a power cut ended before it began.
+		return Recovery{Command: "command (its journal is torn)"}, d.dropJournal()
 	}
 	paths := make([]string, len(j.Writes))
 	for i, e := range j.Writes {
@@ -429,14 +456,27 @@ func (d *Dir) restore(j *journal, e entry, fd int, base, path string) error {
 	if e.Mtime != 0 {
 		w.Mtime = time.Unix(0, e.Mtime)
 	}
-	if err := stage(fd, base, j.staged(base), w); err != nil {
-		return &fs.PathError{Op: "stage", Path: path, Err: err}
-	}
-	if err := unix.Renameat(fd, j.staged(base), fd, base); err != nil {
-		unix.Unlinkat(fd, j.staged(base), 0)
-		return &fs.PathError{Op: "rename", Path: path, Err: err}
+	if err := stageAndRename(fd, base, j.staged(base), w); err != nil {
+		return &fs.PathError{Op: "restore", Path: path, Err: err}
 	}
 	return fsync(fd, path)
+}
+
+// stageAndRename replaces one file, its content on disk before its name.
+func stageAndRename(fd int, base, name string, w Write) error {
+	var s syncs
+	defer s.close()
+	err := stage(fd, base, name, w, &s)
+	if err == nil {
+		err = s.wait()
+	}
+	if err == nil {
+		err = unix.Renameat(fd, name, fd, base)
+	}
+	if err != nil {
+		unix.Unlinkat(fd, name, 0)
+	}
+	return err
 }
 
 func fsync(fd int, path string) error {
@@ -464,13 +504,7 @@ func Replace(w Write) error {
 	if w.New == "" {
 		return errors.Join(unix.Unlinkat(fd, base, 0), fsync(fd, w.Path))
 	}
-	name := (&journal{ID: newID()}).staged(base)
-	err = stage(fd, base, name, w)
-	if err == nil {
-		err = unix.Renameat(fd, name, fd, base)
-	}
-	if err != nil {
-		unix.Unlinkat(fd, name, 0)
+	if err := stageAndRename(fd, base, (&journal{ID: newID()}).staged(base), w); err != nil {
 		return &fs.PathError{Op: "replace", Path: w.Path, Err: err}
 	}
 	return errors.Join(clearStale(w.Path, w.Stale), fsync(fd, w.Path))

@@ -13,21 +13,18 @@ import (
 )
 
 // stage writes the new content beside the target with the target's owner, mode
-// and attributes, and syncs it. It has the mode 0600 until it is complete.
-func stage(dirfd int, base, name string, w Write) error {
+// and attributes. It has the mode 0600 until it is complete; s knows it then.
+func stage(dirfd int, base, name string, w Write, s *syncs) error {
 	fd, err := unix.Openat(dirfd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return &fs.PathError{Op: "create", Path: name, Err: err}
 	}
 	f := os.NewFile(uintptr(fd), name)
-	defer f.Close()
+	s.file(f)
 	if err := writeAll(f, w.Data); err != nil {
 		return err
 	}
-	if err := dress(dirfd, base, f, w); err != nil {
-		return err
-	}
-	return f.Sync()
+	return dress(dirfd, base, f, w)
 }
 
 // dress gives the staged file everything of the file it will replace.

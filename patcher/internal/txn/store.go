@@ -165,13 +165,21 @@ func openOrMake(root string) (int, error) {
 		unix.Close(fd)
 		return -1, &fs.PathError{Op: "chmod", Path: path, Err: err}
 	}
-	if err := putAt(fd, ".gitignore", []byte("*\n")); err != nil {
+	var s syncs
+	defer s.close()
+	if err := putAt(fd, ".gitignore", []byte("*\n"), &s); err != nil {
 		unix.Close(fd)
 		return -1, inFolder(root, err)
 	}
-	if rfd, err := unix.Open(root, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
-		unix.Fsync(rfd)
-		unix.Close(rfd)
+	// without its directory on disk, no journal in it is
+	rfd, err := unix.Open(root, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err == nil {
+		s.file(os.NewFile(uintptr(rfd), root))
+		err = s.wait()
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, &fs.PathError{Op: "sync", Path: root, Err: err}
 	}
 	return fd, nil
 }
@@ -225,47 +233,53 @@ func (d *Dir) Receipt() ([]byte, error) {
 	return optional(readAt(d.fd, receiptName, maxRecord))
 }
 
-// Keep stores a content under its digest; it is on disk when Keep returns.
-func (d *Dir) Keep(data []byte) error {
-	return d.keep([][]byte{data})
-}
-
-func (d *Dir) keep(contents [][]byte) error {
+// keepAll stores contents under their digests.
+func (d *Dir) keepAll(contents [][]byte, s *syncs) error {
+	if len(contents) == 0 {
+		return nil
+	}
 	if err := unix.Mkdirat(d.fd, objectsName, 0o755); err == nil {
 		if err := unix.Fchmodat(d.fd, objectsName, 0o755, 0); err != nil {
-			return inFolder(d.root, &fs.PathError{Op: "chmod", Path: objectsName, Err: err})
+			return &fs.PathError{Op: "chmod", Path: objectsName, Err: err}
 		}
 	} else if !errors.Is(err, unix.EEXIST) {
-		return inFolder(d.root, &fs.PathError{Op: "mkdir", Path: objectsName, Err: err})
+		return &fs.PathError{Op: "mkdir", Path: objectsName, Err: err}
 	}
 	odir, err := unix.Openat(d.fd, objectsName, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return inFolder(d.root, &fs.PathError{Op: "open", Path: objectsName, Err: err})
+		return &fs.PathError{Op: "open", Path: objectsName, Err: err}
 	}
-	defer unix.Close(odir)
-	added := false
+	s.file(os.NewFile(uintptr(odir), objectsName))
 	for _, data := range contents {
 		name := Digest(data)
 		if have, err := digestAt(odir, name); err == nil && have == name {
 			continue
 		}
-		if err := putAt(odir, name, data); err != nil {
-			return inFolder(d.root, err)
+		if err := putAt(odir, name, data, s); err != nil {
+			return err
 		}
-		added = true
-	}
-	if !added {
-		return nil
-	}
-	if err := unix.Fsync(odir); err != nil {
-		return inFolder(d.root, &fs.PathError{Op: "sync", Path: objectsName, Err: err})
 	}
 	return nil
 }
 
-// putAt replaces a record: temporary file, sync, rename. The caller syncs the directory.
-func putAt(dirfd int, name string, data []byte) error {
-	tmp := name + ".new"
+// suffix marks a record that is being written.
+const suffix = ".new"
+
+// putAt replaces a record by rename. Its content is on disk when s has waited,
+// its name when the directory is synced as well.
+func putAt(dirfd int, name string, data []byte, s *syncs) error {
+	if err := writeNew(dirfd, name, data, s); err != nil {
+		return err
+	}
+	if err := unix.Renameat(dirfd, name+suffix, dirfd, name); err != nil {
+		return &fs.PathError{Op: "rename", Path: name, Err: err}
+	}
+	return nil
+}
+
+// writeNew writes a record under its name with the suffix.
+func writeNew(dirfd int, name string, data []byte, s *syncs) error {
+	tmp := name + suffix
 	if err := unix.Unlinkat(dirfd, tmp, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return &fs.PathError{Op: "unlink", Path: tmp, Err: err}
 	}
@@ -274,15 +288,51 @@ func putAt(dirfd int, name string, data []byte) error {
 		return &fs.PathError{Op: "create", Path: tmp, Err: err}
 	}
 	f := os.NewFile(uintptr(fd), tmp)
-	err = errors.Join(writeAll(f, data), unix.Fchmod(fd, 0o644), f.Sync(), f.Close())
-	if err == nil {
-		err = unix.Renameat(dirfd, tmp, dirfd, name)
+	s.file(f)
+	return errors.Join(writeAll(f, data), unix.Fchmod(fd, 0o644))
+}
+
+// syncs collects what has to be on disk before a commit goes on. The disk does
+// one flush for all that wait at once.
+type syncs struct {
+	fds   []int
+	files []*os.File // to be closed after their sync
+	err   error
+}
+
+// manySyncs bounds the open files and the threads that wait.
+const manySyncs = 64
+
+func (s *syncs) add(fd int) { s.fds = append(s.fds, fd) }
+
+// file takes over a file that is being written: it is synced and closed.
+func (s *syncs) file(f *os.File) {
+	if len(s.fds) >= manySyncs {
+		s.err = s.wait()
 	}
-	if err != nil {
-		unix.Unlinkat(dirfd, tmp, 0)
-		return &fs.PathError{Op: "write", Path: name, Err: err}
+	s.files = append(s.files, f)
+	s.add(int(f.Fd()))
+}
+
+// wait returns when everything is on disk.
+func (s *syncs) wait() error {
+	errs := make(chan error, len(s.fds))
+	for _, fd := range s.fds {
+		go func() { errs <- unix.Fsync(fd) }()
 	}
-	return nil
+	all := s.err
+	for range s.fds {
+		all = errors.Join(all, <-errs)
+	}
+	s.close()
+	return all
+}
+
+func (s *syncs) close() {
+	for _, f := range s.files {
+		f.Close()
+	}
+	s.fds, s.files, s.err = nil, nil, nil
 }
 
 func writeAll(f *os.File, data []byte) error {

@@ -107,7 +107,7 @@ func TestCommit(t *testing.T) {
 	attr := unix.Setxattr(w.path("a.py"), "user.test", []byte("kept"), 0)
 	old := syscall.Umask(0o077)
 	defer syscall.Umask(old)
-	if err := lock(t, w.root).Commit("apply", w.writes, []byte("{}")); err != nil {
+	if err := lock(t, w.root).Commit("apply", w.writes, nil, []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
 	if got := w.state(t); got != "new new new" {
@@ -160,14 +160,10 @@ func TestCrash(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			w := newWorld(t)
 			d := lock(t, w.root)
-			c := &commit{dir: d, journal: &journal{Schema: 1, ID: newID(), Command: "apply", Receipt: Digest([]byte("{}"))}, writes: w.writes, receipt: []byte("{}"), dirs: map[string]int{}}
-			defer c.close()
-			if err := c.prepare(); err != nil {
-				t.Fatal(err)
-			}
+			c := begun(t, d, w)
 			for _, x := range w.writes[:s.upto] {
 				dir, base := split(x.Path)
-				if err := stage(c.dirs[dir], base, c.journal.staged(base), x); err != nil {
+				if err := stage(c.dirs[dir], base, c.journal.staged(base), x, &c.sync); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -177,7 +173,7 @@ func TestCrash(t *testing.T) {
 				}
 			}
 			if s.end {
-				if err := putAt(d.fd, receiptName, c.receipt); err != nil {
+				if err := putAt(d.fd, receiptName, c.receipt, &c.sync); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -201,6 +197,32 @@ func TestCrash(t *testing.T) {
 	}
 }
 
+// begun is a commit whose originals and journal are on disk.
+func begun(t *testing.T, d *Dir, w *world) *commit {
+	t.Helper()
+	c := newCommit(d, "apply", w.writes, nil, []byte("{}"))
+	t.Cleanup(c.close)
+	if err := c.look(); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.keepAll(c.keep, &c.sync); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.putJournal(c.journal, &c.sync); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// store keeps one content, on disk.
+func store(t *testing.T, d *Dir, data string) {
+	t.Helper()
+	var s syncs
+	if err := errors.Join(d.keepAll([][]byte{[]byte(data)}, &s), s.wait()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func b2i(b bool) int {
 	if b {
 		return 1
@@ -211,11 +233,7 @@ func b2i(b bool) int {
 func TestRecoveryLeavesWhatOthersWrote(t *testing.T) {
 	w := newWorld(t)
 	d := lock(t, w.root)
-	c := &commit{dir: d, journal: &journal{Schema: 1, ID: newID(), Command: "apply", Receipt: Digest([]byte("{}"))}, writes: w.writes, receipt: []byte("{}"), dirs: map[string]int{}}
-	defer c.close()
-	if err := c.prepare(); err != nil {
-		t.Fatal(err)
-	}
+	begun(t, d, w)
 	write(t, w.path("a.py"), "installed meanwhile")
 	os.Remove(w.path("b.py"))
 	r, err := d.Recover(anything)
@@ -234,7 +252,7 @@ func TestAbortPutsEverythingBack(t *testing.T) {
 	if err := os.MkdirAll(w.path("stale.pyc/full"), 0o755); err != nil { // cannot be unlinked
 		t.Fatal(err)
 	}
-	err := lock(t, w.root).Commit("apply", w.writes, []byte("{}"))
+	err := lock(t, w.root).Commit("apply", w.writes, nil, []byte("{}"))
 	var ce *CommitError
 	if !errors.As(err, &ce) || !ce.Touched || !ce.Undone {
 		t.Fatalf("%v", err)
@@ -257,7 +275,7 @@ func TestAbortPutsEverythingBack(t *testing.T) {
 func TestChangedMeanwhile(t *testing.T) {
 	w := newWorld(t)
 	write(t, w.path("b.py"), "edited")
-	err := lock(t, w.root).Commit("apply", w.writes, []byte("{}"))
+	err := lock(t, w.root).Commit("apply", w.writes, nil, []byte("{}"))
 	var moved *ChangedError
 	if !errors.As(err, &moved) || moved.Path != w.path("b.py") {
 		t.Fatal(err)
@@ -273,7 +291,7 @@ func TestSameSecondSameSize(t *testing.T) {
 	if err := os.Chtimes(w.path("a.py"), now, now); err != nil {
 		t.Fatal(err)
 	}
-	if err := lock(t, w.root).Commit("apply", w.writes[:1], []byte("{}")); err != nil {
+	if err := lock(t, w.root).Commit("apply", w.writes[:1], nil, []byte("{}")); err != nil {
 		t.Fatal(err)
 	}
 	if st, _ := os.Stat(w.path("a.py")); st.ModTime().Unix() == now.Unix() {
@@ -286,11 +304,9 @@ func TestJournalMayNotNameStrangers(t *testing.T) {
 	d := lock(t, w.root)
 	stranger := filepath.Join(t.TempDir(), "passwd")
 	write(t, stranger, "new")
-	if err := d.Keep([]byte("evil")); err != nil {
-		t.Fatal(err)
-	}
+	store(t, d, "evil")
 	j := &journal{Schema: 1, ID: newID(), Command: "apply", Receipt: Digest(nil), Writes: []entry{{Rel: "a.py", Path: stranger, Old: Digest([]byte("evil")), New: Digest([]byte("new"))}}}
-	if err := d.putJournal(j); err != nil {
+	if err := d.putJournal(j, &syncs{}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := d.Recover(func(rel, path string) error {
@@ -322,7 +338,7 @@ func TestLock(t *testing.T) {
 	go func() {
 		d, err := Lock(root, 5*time.Second)
 		if err == nil {
-			err = d.Commit("apply", nil, []byte("{}")) // after a purge it must have records of its own
+			err = d.Commit("apply", nil, nil, []byte("{}")) // after a purge it must have records of its own
 			d.Close()
 		}
 		done <- err
@@ -372,19 +388,15 @@ func TestLookingCreatesNothing(t *testing.T) {
 func TestObjectIsChecked(t *testing.T) {
 	root := t.TempDir()
 	d := lock(t, root)
-	if err := d.Keep([]byte("right")); err != nil {
-		t.Fatal(err)
-	}
+	store(t, d, "right")
 	name := Digest([]byte("right"))
 	write(t, filepath.Join(root, Folder, objectsName, name), "wrong")
 	if _, err := Object(root, name); err == nil {
 		t.Error("a content that does not match its digest was given out")
 	}
-	if err := d.Keep([]byte("right")); err != nil {
-		t.Fatal(err)
-	}
+	store(t, d, "right")
 	if data, err := Object(root, name); err != nil || string(data) != "right" {
-		t.Errorf("Keep does not mend it: %q, %v", data, err)
+		t.Errorf("storing it again does not mend it: %q, %v", data, err)
 	}
 }
 
