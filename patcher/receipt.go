@@ -67,7 +67,7 @@ type Enabled struct {
 	Applied time.Time       `json:"applied"`
 	Reason  string          `json:"reason,omitempty"`
 
-	Void    patchset.Void        `json:"void"` // as the manifest had it, for verify --fast
+	Void    patchset.Void        `json:"void,omitzero"` // as the manifest had it, for verify --fast
 	Shadows []patchset.EnvShadow `json:"shadows,omitempty"`
 }
 

@@ -142,7 +142,7 @@ func (v *Verdict) standing(r Request) {
 // bytecode applies the interpreter's own header test to what it would run.
 func (v *Verdict) bytecode(ctx context.Context, r Request, f patcher.FileView, path string) {
 	in := r.Site.In
-	if other := install.Shadow(path); other != "" {
+	if other := in.Answer.Shadow(path); other != "" {
 		v.fail("shadowed-module", path, "%s would be imported instead of %s", other, path)
 	}
 	for _, pyc := range r.compiled(path) {

@@ -27,6 +27,9 @@ func revertCommand(ctx context.Context, o *options) (*Report, error) {
 		r.find(verify.Finding{Code: "nothing-in-place", Severity: "note", Message: "nothing is in place in " + p.site.In.Root})
 	}
 	o.stillOn(r, p, out)
+	if !goal.Named {
+		goal.Revert = out.Plan.Receipt.Last.Sets
+	}
 	o.record(r, goal)
 	if o.purge && !o.dry {
 		return r, out.Site.Purge(o.wait)

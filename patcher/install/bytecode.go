@@ -86,21 +86,21 @@ func HowUsed(pyc, source string, magic []byte) (Use, error) {
 	return Ignored, nil // a checked hash: Python compares it with the source itself
 }
 
-// Shadow is a module that would be imported in place of a source: a package or
-// an extension of the same name beside it.
-func Shadow(source string) string {
+// Shadow is a module that this interpreter would import in place of a source: a
+// package or an extension of the same name beside it, "" if there is none.
+func (a Answer) Shadow(source string) string {
 	stem := strings.TrimSuffix(source, ".py")
 	if isFile(filepath.Join(stem, "__init__.py")) {
 		return filepath.Join(stem, "__init__.py")
 	}
-	found, _ := filepath.Glob(stem + ".*.so")
-	if isFile(stem + ".so") {
-		found = append(found, stem+".so")
-	}
-	for _, f := range found {
-		if strings.HasPrefix(filepath.Base(f), filepath.Base(stem)+".") {
-			return f
+	for _, suffix := range []string{".so", ".abi3.so"} {
+		if isFile(stem + suffix) {
+			return stem + suffix
 		}
+	}
+	// as in name.cpython-311-x86_64-linux-gnu.so; other interpreters do not look at it
+	if found, _ := filepath.Glob(stem + "." + a.Tag + "-*.so"); a.Tag != "" && len(found) > 0 {
+		return found[0]
 	}
 	return ""
 }

@@ -52,21 +52,21 @@ type EnvEntry struct {
 
 // EnvShadow is a variable which, when it is on, hides this set or is hidden by it.
 type EnvShadow struct {
-	Name   string
-	Reason string
+	Name   string `json:"name"`
+	Reason string `json:"reason"`
 }
 
 // Void lists what makes a set void although it is in place.
 type Void struct {
-	Args []string // options of the server, as "--disable-custom-all-reduce"
-	Env  []VoidEnv
+	Args []string  `json:"args,omitempty"` // options of the server, as "--disable-custom-all-reduce"
+	Env  []VoidEnv `json:"env,omitempty"`
 }
 
 // VoidEnv is an option inside a comma-separated variable ("expandable_segments:True").
 type VoidEnv struct {
-	Names  []string
-	Option string
-	Reason string
+	Names  []string `json:"names"`
+	Option string   `json:"option"`
+	Reason string   `json:"reason"`
 }
 
 // Span is a range of releases, both ends included ("" is open), with a text.
@@ -77,10 +77,10 @@ type Span struct {
 
 // Result is a published measurement.
 type Result struct {
-	Hardware string
-	Outcome  string // "better", "worse" or "mixed"
-	Text     string
-	Source   string
+	Hardware string `json:"hardware"`
+	Outcome  string `json:"outcome"` // "better", "worse" or "mixed"
+	Text     string `json:"text"`
+	Source   string `json:"source"`
 }
 
 // Row is one line of the release table.

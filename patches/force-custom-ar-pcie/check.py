@@ -39,21 +39,8 @@ V2_SWITCHES = ("SGLANG_USE_JIT_ALL_REDUCE", "SGLANG_OPT_USE_CUSTOM_ALL_REDUCE_V2
 PLATFORMS = ("cuda", "hip", "musa")
 KiB, MiB = 1024, 1024 * 1024
 MOST = 20  # failures in an answer
-SIZES = (
-    16,
-    2 * KiB,
-    42 * KiB,
-    42 * KiB + 8,
-    64 * KiB,
-    64 * KiB + 16,
-    MiB - 16,
-    MiB,
-    MiB + 16,
-    8 * MiB - 16,
-    8 * MiB,
-    8 * MiB + 16,
-    64 * MiB,
-)
+SIZES = (16, 2 * KiB, 42 * KiB, 42 * KiB + 8, 64 * KiB, 64 * KiB + 16, MiB - 16, MiB, MiB + 16)
+SIZES += (8 * MiB - 16, 8 * MiB, 8 * MiB + 16, 64 * MiB)
 
 world = types.SimpleNamespace()  # the machine of the scenario that is running
 events = []  # what it did, in order: ("log", level, text), ("kernel", flag), ("v2",)
@@ -68,21 +55,16 @@ class Nothing:
 
     def __call__(self, *a, **k):
         # a decorator hands its function back, or the text would lose it
-        return (
-            a[0] if len(a) == 1 and not k and callable(a[0]) and not isinstance(a[0], Nothing) else Nothing()
-        )
+        decorated = len(a) == 1 and not k and callable(a[0]) and not isinstance(a[0], Nothing)
+        return a[0] if decorated else Nothing()
 
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
         return Nothing()
 
-    def __mro_entries__(self, bases):
-        return (object,)
-
-    def __repr__(self):
-        return "stand-in"
-
+    __mro_entries__ = lambda self, bases: (object,)
+    __repr__ = lambda self: "stand-in"
     __getitem__ = lambda self, key: Nothing()
     __enter__ = lambda self: self
     __iter__ = lambda self: iter(())
@@ -112,19 +94,10 @@ class Tensor:
     def __init__(self, nbytes=4, contiguous=True, storage=None):
         self.nbytes, self.contiguous, self.whole = nbytes, contiguous, storage or nbytes
 
-    def numel(self):
-        return self.nbytes // 2
-
-    def element_size(self):
-        return 2
-
-    def is_contiguous(self, *a, **k):
-        return self.contiguous
-
-    def storage(self):
-        return types.SimpleNamespace(nbytes=lambda: self.whole)
-
-    untyped_storage = storage
+    numel = lambda self: self.nbytes // 2
+    element_size = lambda self: 2
+    is_contiguous = lambda self, *a, **k: self.contiguous
+    storage = untyped_storage = lambda self: types.SimpleNamespace(nbytes=lambda: self.whole)
     item = __int__ = __index__ = storage_offset = lambda self: 0
     __getattr__ = Nothing.__getattr__
 
@@ -141,6 +114,8 @@ class Kernel(Module):
 
     IS_CUSTOM_AR_AVAILABLE = property(lambda self: world.kernel)
     use_vllm_custom_allreduce = property(lambda self: world.native)
+    allocate_meta_buffer = lambda self, size: Tensor(size)
+    get_meta_buffer_ipc_handle = lambda self, buffer: b"handle"
 
     def meta_size(self):
         kernel_library()
@@ -150,12 +125,6 @@ class Kernel(Module):
         last = k.get("full_nvlink", a[-1] if a else None)
         events.append(("kernel", last if isinstance(last, bool) else None))
         return 1
-
-    def allocate_meta_buffer(self, size):
-        return Tensor(size)
-
-    def get_meta_buffer_ipc_handle(self, buffer):
-        return b"handle"
 
 
 class Version(Module):
@@ -169,15 +138,8 @@ class Version(Module):
 class Runtime:
     """The CUDA runtime: pointers, and nothing behind them."""
 
-    def cudaMalloc(self, size):
-        return ctypes.c_void_p(4096)
-
-    def cudaIpcGetMemHandle(self, pointer):
-        return b"handle"
-
-    def cudaIpcOpenMemHandle(self, handle):
-        return ctypes.c_void_p(8192)
-
+    cudaMalloc = cudaIpcOpenMemHandle = lambda self, _: ctypes.c_void_p(4096)
+    cudaIpcGetMemHandle = lambda self, pointer: b"handle"
     cudaFree = cudaMemset = lambda self, *a: None
 
 
@@ -191,11 +153,8 @@ class Envs:
     def __getattr__(self, name):
         def get():
             value = os.environ.get(name)
-            return (
-                self.defaults.get(name, False)
-                if value is None
-                else value.lower() in ("1", "true", "yes", "y")
-            )
+            default = self.defaults.get(name, False)
+            return default if value is None else value.lower() in ("1", "true", "yes", "y")
 
         return types.SimpleNamespace(get=get, is_set=lambda: name in os.environ)
 
@@ -242,14 +201,8 @@ def machine():
     torch = {"device": Device, "Tensor": Tensor, "__version__": "2.9.1"}
     torch.update({name: same(Tensor()) for name in ("tensor", "empty", "zeros")})
     cuda = {"is_available": same(True), "device_count": lambda: world.ws, "can_device_access_peer": peers}
-    return {
-        "torch": torch,
-        "torch.cuda": cuda,
-        "torch.version": Version,
-        "pynvml": nvml,
-        "pymtml": nvml,
-        "amdsmi": amd,
-    }
+    libraries = {"pynvml": nvml, "pymtml": nvml, "amdsmi": amd}
+    return {"torch": torch, "torch.cuda": cuda, "torch.version": Version, **libraries}
 
 
 def distributed():
@@ -271,6 +224,7 @@ def distributed():
 def standins(root):
     """Prepared modules by name: attributes, a function that makes them for a run, or a class of module."""
     dev = DEV.replace("/", ".")
+    same_node = lambda *a, **k: [world.node] * world.ws
     platform = types.SimpleNamespace(**{"is_" + p: same_platform(p) for p in PLATFORMS})
     return {
         **machine(),
@@ -280,9 +234,7 @@ def standins(root):
         dev + "custom_all_reduce_ops": Kernel,
         dev + "cuda_wrapper": {"CudaRTLibrary": Runtime},
         dev + "configs.custom_all_reduce_v2": {"get_supported_world_sizes": lambda: list(range(2, 9))},
-        "sglang.srt.distributed.parallel_state": {
-            "in_the_same_node_as": lambda *a, **k: [world.node] * world.ws
-        },
+        "sglang.srt.distributed.parallel_state": {"in_the_same_node_as": same_node},
         "sglang.srt.platforms": {"current_platform": platform},
         "sglang.srt.environ": {"envs": Envs(read(root, SRT + "environ.py"))},
         "sglang.srt.utils": utils(root),
@@ -396,23 +348,8 @@ def plain(text):
     return re.sub(r"0x[0-9a-fA-F]+", "0x", str(text))
 
 
-FORBIDDEN = {
-    "os.mkdir",
-    "os.remove",
-    "os.rename",
-    "os.rmdir",
-    "os.link",
-    "os.symlink",
-    "os.system",
-    "os.exec",
-    "os.fork",
-    "os.posix_spawn",
-    "os.kill",
-    "subprocess.Popen",
-    "socket.connect",
-    "socket.bind",
-    "ctypes.dlopen",
-}
+FORBIDDEN = {"subprocess.Popen", "socket.connect", "socket.bind", "ctypes.dlopen"}
+FORBIDDEN |= {"os." + n for n in "mkdir remove rename rmdir link symlink system exec fork posix_spawn kill".split()}
 
 
 def guard(event, args):
@@ -427,9 +364,8 @@ def family(root, overlay):
     names = {p for p in overlay if p.startswith(DEV) and p.endswith(".py")}
     folder = os.path.join(root, *DEV.split("/"))
     if os.path.isdir(folder):
-        names |= {
-            DEV + n for n in os.listdir(folder) if re.fullmatch(r"custom_all_reduce(?!_ops\.)\w*\.py", n)
-        }
+        ours = re.compile(r"custom_all_reduce(?!_ops\.)\w*\.py")
+        names |= {DEV + n for n in os.listdir(folder) if ours.fullmatch(n)}
     out = {}
     for p in sorted(names):
         data = overlay[p] if p in overlay else read(root, p, binary=True)
@@ -448,20 +384,8 @@ def read(root, path, binary=False):
 
 
 FRESH = {"sglang.srt.utils", "sgl_kernel"}  # beside the modules under test: these depend on the scenario
-NORMAL = dict(
-    platform="cuda",
-    how="class",
-    ws=8,
-    rank=0,
-    nvlink=False,
-    p2p=True,
-    node=True,
-    kernel=True,
-    native=True,
-    value=None,
-    env={},
-    more={},
-)
+NORMAL = dict(platform="cuda", how="class", ws=8, rank=0, nvlink=False, p2p=True, node=True)
+NORMAL.update(kernel=True, native=True, value=None, env={}, more={})
 
 
 def run(code, **scenario):
@@ -489,22 +413,16 @@ def run(code, **scenario):
 
 
 def decide(answer):
-    group, device = importlib.import_module("torch.distributed").ProcessGroup(), Device(
-        "cuda:%d" % world.rank
-    )
+    group = importlib.import_module("torch.distributed").ProcessGroup()
+    device = Device("cuda:%d" % world.rank)
     if world.how == "utils":  # the moved test itself, asked as V2 asks it
         test = importlib.import_module(MODULE + "_utils").can_use_custom_all_reduce_with_nvlink
-        answer["returned"] = repr(
-            test(
-                group=group,
-                device=device,
-                supported_world_size=list(range(2, 9)),
-                cls_name="CustomAllReduceV2",
-            )
-        )
+        as_v2 = dict(supported_world_size=list(range(2, 9)), cls_name="CustomAllReduceV2")
+        answer["returned"] = repr(test(group=group, device=device, **as_v2))
         return
     made = maker(answer, group, device)(group=group, device=device, **world.more)
     answer["class"], answer["disabled"] = type(made).__name__, bool(made.disabled)
+    answer["max_size"] = getattr(made, "max_size", None)
     answer["used"] = {n: bool(made.should_custom_ar(Tensor(n))) for n in SIZES}
     answer["used"]["loose"] = bool(made.should_custom_ar(Tensor(42 * KiB, False, 64 * MiB)))
     answer["used"]["packed"] = bool(made.should_custom_ar(Tensor(42 * KiB, False)))
@@ -538,16 +456,9 @@ BAD_CAPS, GOOD_CAPS = ("abc", "0", "-5", "", "1.5"), (16, 65536, MiB + 16, 8 * M
 FORCED = tuple(dict(ws=n) for n in (4, 6, 8))
 # where the variable must not matter, whatever its value
 UNTOUCHED = tuple(dict(ws=n, nvlink=True) for n in (2, 4, 6, 8)) + (dict(ws=2), dict(kernel=False))
-REFUSED = (
-    dict(ws=3),
-    dict(ws=3, nvlink=True),
-    dict(node=False),
-    dict(p2p=False),
-    dict(p2p="last"),
-    dict(p2p=False, nvlink=True),
-    dict(ws=2, p2p=False),
-    dict(p2p=False, env={"SGLANG_SKIP_P2P_CHECK": "1"}),
-)
+REFUSED = (dict(ws=3), dict(ws=3, nvlink=True), dict(node=False), dict(p2p=False), dict(p2p="last"))
+REFUSED += (dict(p2p=False, nvlink=True), dict(ws=2, p2p=False))
+REFUSED += (dict(p2p=False, env={"SGLANG_SKIP_P2P_CHECK": "1"}),)
 
 
 class Check:
@@ -580,11 +491,8 @@ class Check:
         if value not in ON or scenario["how"] == "utils":
             keys.append("returned")  # where the gate is on, what dispatch hands out may differ
         for key in keys:
-            self.demand(
-                want.get(key) == have.get(key),
-                full,
-                "%s: was %s, is %s" % (key, want.get(key), have.get(key)),
-            )
+            a, b = want.get(key), have.get(key)
+            self.demand(a == b, full, "%s: was %s, is %s" % (key, a, b))
 
     def forced(self, scenario, cap=DEFAULT_CAP, bad_cap=False):
         """Enabled; the kernel told what it is told with NVLink; used up to the cap; announced once."""
@@ -594,73 +502,44 @@ class Check:
         if not self.demand("error" not in have, scenario, "raised " + have.get("error", "")):
             return
         got = (have["class"], have["disabled"])
-        self.demand(
-            got == ("CustomAllreduce", False), scenario, "V1 must be what runs; got %s, disabled: %s" % got
-        )
-        self.demand(
-            have["kernel"] == model["kernel"],
-            scenario,
-            "the kernel must be told %s, was told %s" % (model["kernel"], have["kernel"]),
-        )
+        self.demand(got == ("CustomAllreduce", False), scenario, "V1 must run; got %s, disabled: %s" % got)
+        told = (model["kernel"], have["kernel"])
+        self.demand(told[0] == told[1], scenario, "the kernel must be told %s, was told %s" % told)
         for size, with_nvlink in model["used"].items():
-            want = (
-                with_nvlink and (size == "packed" and 42 * KiB <= cap or size != "packed" and size <= cap)
-                if size != "loose"
-                else False
-            )
-            self.demand(
-                have["used"][size] == want,
-                scenario,
-                "%s bytes: used is %s, must be %s" % (size, have["used"][size], want),
-            )
-        self.announced(scenario, have, min(cap, scenario.get("more", {}).get("max_size", 8 * MiB)), bad_cap)
+            want = with_nvlink and (42 * KiB if size == "packed" else size) <= cap
+            used = (size, have["used"][size], want)
+            self.demand(used[1] == want, scenario, "%s bytes: used is %s, must be %s" % used)
+        self.announced(scenario, have, min(cap, model["max_size"] or cap), bad_cap)
 
     def announced(self, scenario, have, cap, bad_cap):
+        """One warning from rank 0, before the kernel is set up; one more about a bad cap."""
         kinds = [e[0] for e in have["events"]]
-        said = [
-            (i, e[2]) for i, e in enumerate(have["events"]) if e[0] == "log" and e[1] not in ("DEBUG", "INFO")
-        ]
+        kernel = kinds.index("kernel") if "kernel" in kinds else -1
+        said = [(i, e[2]) for i, e in enumerate(have["events"]) if e[0] == "log" and e[1] not in ("DEBUG", "INFO")]
         ours, others = [x for x in said if GATE in x[1]], [x[1] for x in said if GATE not in x[1]]
         if scenario.get("how") == "dispatch":  # V2's own no may be heard on the way
             others = [x for x in others if "V2" not in x]
         self.demand(not others, scenario, "the gate is open, and yet: %s" % others)
         want = 0 if scenario.get("rank") else 1 + bad_cap
-        self.demand(
-            len(ours) == want, scenario, "%d warning(s) about the gate, must be %d" % (len(ours), want)
-        )
-        before = all(i < kinds.index("kernel") for i, _ in ours) if "kernel" in kinds else False
-        self.demand(before, scenario, "the warning must come before the kernel is set up")
+        self.demand(len(ours) == want, scenario, "%d warning(s) about the gate, must be %d" % (len(ours), want))
+        self.demand(all(i < kernel for i, _ in ours), scenario, "it warns after the kernel is set up")
         numbers = [set(re.findall(r"\d+", text)) for _, text in ours]
         wanted = {str(scenario.get("ws", 8)), str(cap)}
-        self.demand(
-            not ours or any(wanted <= n for n in numbers),
-            scenario,
-            "no warning names %s: %s" % (sorted(wanted), ours),
-        )
+        named = not ours or any(wanted <= n for n in numbers)
+        self.demand(named, scenario, "no warning names %s: %s" % (sorted(wanted), ours))
 
     # ---- the rows
     def sane(self, mode):
         """The stand-ins fit the pristine text: it says yes and no where SGLang does."""
-        for scenario, disabled in (
-            (dict(nvlink=True), False),
-            (dict(ws=2), False),
-            (dict(), True),
-            (dict(nvlink=True, p2p=False), True),
-        ):
-            scenario = dict(scenario, **mode)
-            have = self.pristine(**scenario)
-            self.demand(
-                have.get("disabled") is disabled,
-                scenario,
-                "the text before the patch cannot be judged here: %s"
-                % (have.get("error") or have.get("disabled")),
-            )
+        yes, no = (dict(nvlink=True), dict(ws=2)), (dict(), dict(nvlink=True, p2p=False))
+        for scenario in yes + no:
+            have = self.pristine(**dict(scenario, **mode))
+            why = have.get("error") or "disabled is %s" % have.get("disabled")
+            right = have.get("disabled") is (scenario in no)
+            self.demand(right, dict(scenario, **mode), "the text before the patch cannot be judged here: " + why)
         told = self.pristine(nvlink=True, **mode)["kernel"]
-        self.demand(
-            told == [True] or told == [None] and mode.get("native") is False,
-            mode,
-            "with NVLink the kernel was told %s" % told,
-        )
+        right = told == [True] or told == [None] and mode.get("native") is False
+        self.demand(right, mode, "with NVLink the kernel was told %s" % told)
 
     def unforced(self, mode, values):
         """All rows in which the value, the machine or the platform keeps the gate shut."""
@@ -685,42 +564,41 @@ class Check:
         env = mode.get("env", {})
         for text in GOOD_CAPS + BAD_CAPS:
             bad = text in BAD_CAPS
-            self.forced(
-                dict(mode, value="1", env=dict(env, **{CAP: str(text)})), DEFAULT_CAP if bad else text, bad
-            )
+            scenario = dict(mode, value="1", env=dict(env, **{CAP: str(text)}))
+            self.forced(scenario, DEFAULT_CAP if bad else text, bad)
         self.forced(dict(mode, value="1", rank=3, env=dict(env, **{CAP: "abc"})))
         self.same(dict(mode, env=dict(env, **{CAP: "abc"})), None, logs=True)
         self.same(dict(mode, nvlink=True, env=dict(env, **{CAP: "16"})), "1", logs=True)
 
-    def all(self, text):
-        """The whole table, for every way to get at the class that this release has."""
-        ways = [
-            dict(how="class", native=native)
-            for native in ((True, False) if "use_vllm_custom_allreduce" in text else (True,))
-        ]
+    def ways(self, text):
+        """Every way to get at the class that this release has."""
+        kernels = (True, False) if "use_vllm_custom_allreduce" in text else (True,)
+        found = [dict(how="class", native=native) for native in kernels]
         if re.search(r"^def dispatch_custom_allreduce\b", text, re.M):
             switches = [{name: value} for name in V2_SWITCHES if name in text for value in "01"]
-            ways += [dict(how="dispatch", env=env) for env in [{}] + switches]
-        platforms = ("hip", "musa") if "is_musa" in text else ("hip",)
-        for way in ways:
-            way["platform"] = "cuda"
+            found += [dict(how="dispatch", env=env) for env in [{}] + switches]
+        return [dict(way, platform="cuda") for way in found]
+
+    def all(self, text):
+        """The whole table; text is the pristine one of the class."""
+        for way in self.ways(text):
             self.sane({k: v for k, v in way.items() if k == "native"})
             self.unforced(way, OFF + UNCLEAR + ON if way["how"] == "class" else BRIEF)
             self.opened(way)
             self.capped(way)
-            for platform in platforms:
+            for platform in ("hip", "musa") if "is_musa" in text else ("hip",):
                 self.unforced(dict(way, platform=platform), (None, "1"))
         if "max_size" in text:
             self.forced(dict(how="class", value="1", more={"max_size": 65536}))
-        for how in ("v2", "utils"):
-            name = MODULE + "_" + how
-            if name in self.before and (
-                how == "v2" or "can_use_custom_all_reduce_with_nvlink" in self.before[name].co_names
-            ):
-                self.unforced(dict(how=how, platform="cuda"), BRIEF)
+        if MODULE + "_v2" in self.before:
+            self.unforced(dict(how="v2", platform="cuda"), BRIEF)
+        moved = self.before.get(MODULE + "_utils")
+        if moved and "can_use_custom_all_reduce_with_nvlink" in moved.co_names:
+            self.unforced(dict(how="utils", platform="cuda"), BRIEF)
 
 
 # ---- is it this class that SGLang uses? -------------------------------------------------------------
+GROUPS = "sglang.srt.distributed"
 NEEDED = {"init_distributed_environment", "initialize_model_parallel"}
 
 
@@ -743,38 +621,28 @@ def really_used(root, overlay):
         return ast.parse(overlay[path] if path in overlay else read(root, path, binary=True))
 
     out = []
-    state = parsed(SRT + "distributed/parallel_state.py")
-    names = {
-        here
-        for module, name, here in imports(state, "sglang.srt.distributed")
-        if module.endswith("device_communicators.custom_all_reduce")
-        and name in ("CustomAllreduce", "dispatch_custom_allreduce")
-    }
-    called = {n.func.id for n in ast.walk(state) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
-    if not names & called:
-        out.append(
-            "parallel_state.py does not use this module's CustomAllreduce or dispatch_custom_allreduce"
-        )
-
-    runner = list(imports(parsed(SRT + "model_executor/model_runner.py"), "sglang.srt.model_executor"))
-    foreign = sorted(
-        {m for m, _, _ in runner if m == "vllm.distributed" or m.startswith("vllm.distributed.")}
-    )
+    if not calls_class(parsed(SRT + "distributed/parallel_state.py")):
+        out.append("parallel_state.py uses neither CustomAllreduce nor dispatch_custom_allreduce of this module")
+    found = list(imports(parsed(SRT + "model_executor/model_runner.py"), "sglang.srt.model_executor"))
+    foreign = sorted({m for m, _, _ in found if (m + ".").startswith("vllm.distributed.")})
     if foreign:
-        out.append(
-            "model_runner.py takes its groups from %s: SGLang does not run this class" % ", ".join(foreign)
-        )
-    found = list(runner)
-    for module, name, _ in runner:  # newer releases go through a module beside parallel_state
-        path = "/".join((module + "." + name).split(".")) + ".py"
-        if module == "sglang.srt.distributed" and os.path.exists(os.path.join(root, path)):
+        out.append("model_runner.py takes its groups from %s: SGLang does not run this class" % ", ".join(foreign))
+    for module, name, _ in list(found):  # newer releases go through a module beside parallel_state
+        path = (module + "." + name).replace(".", "/") + ".py"
+        if module == GROUPS and os.path.exists(os.path.join(root, path)):
             found += imports(parsed(path), module)
-    missing = NEEDED - {
-        n for m, n, _ in found if m == "sglang.srt.distributed" or m.startswith("sglang.srt.distributed.")
-    }
+    missing = NEEDED - {n for m, n, _ in found if (m + ".").startswith(GROUPS + ".")}
     if missing:
-        out.append("model_runner.py does not get %s from sglang.srt.distributed" % ", ".join(sorted(missing)))
+        out.append("model_runner.py does not get %s from %s" % (", ".join(sorted(missing)), GROUPS))
     return out
+
+
+def calls_class(tree):
+    """Does parallel_state call what it imports from this module?"""
+    wanted = ("CustomAllreduce", "dispatch_custom_allreduce")
+    ours = {here for module, name, here in imports(tree, GROUPS) if module == MODULE and name in wanted}
+    called = {n.func.id for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Name)}
+    return ours & called
 
 
 # ---- the run ----------------------------------------------------------------------------------------
@@ -804,9 +672,8 @@ def judge(root, staged, pristine):
 
 def request():
     asked = json.loads(sys.stdin.buffer.read().decode("utf-8"))
-    files, before = (
-        {p: base64.b64decode(t, validate=True) for p, t in asked[k].items()} for k in ("files", "pristine")
-    )
+    decode = lambda texts: {path: base64.b64decode(text, validate=True) for path, text in texts.items()}
+    files, before = decode(asked["files"]), decode(asked["pristine"])
     if not isinstance(asked["root"], str) or not files or files.keys() != before.keys():
         raise ValueError('"root" must be a path, "files" and "pristine" the same files')
     return asked["root"], files, before
