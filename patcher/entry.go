@@ -31,7 +31,7 @@ func (w *planner) entry() error {
 	}
 	mine := len(s.Block.Wants(s.root)) > 0
 	w.next.Entry = EntryPlace{}
-	if len(want) == 0 && !mine {
+	if len(want) == 0 && !mine && !w.strangers() {
 		if s.BlockErr != nil && s.Receipt.Entry.Real == s.entryAt && s.entryAt != "" {
 			return w.damagedBlock()
 		}
@@ -44,6 +44,15 @@ func (w *planner) entry() error {
 		return &RefusedError{Code: "sitecustomize", Path: s.In.Site, Message: s.In.SiteErr.Error(), Hint: "mend that file, or put only the code in place: sgpatch apply --no-env" + s.flags()}
 	}
 	return w.rewrite(want)
+}
+
+// strangers says whether a revert finds roots in the block that do not stand
+// behind it: in a copied environment they are all there is, and keep the gate on.
+func (w *planner) strangers() bool {
+	if len(w.s.Receipt.Sets) == len(w.next.Sets) {
+		return false
+	}
+	return slices.ContainsFunc(w.s.Block.Roots(), func(root string) bool { return !alive(root, w.s.entryAt) })
 }
 
 func (w *planner) damagedBlock() error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -26,6 +27,12 @@ func verifyCommand(ctx context.Context, o *options) (*Report, error) {
 	for try := 1; ; try++ {
 		r := newReport("verify")
 		p, c, err := o.ask(ctx, r)
+		var many *install.ManyError
+		if errors.As(err, &many) { // that much can be judged: it does not hold
+			r.find(verify.Finding{Code: "copies", Severity: "error", Message: err.Error()})
+			r.Exit = exitVerdict
+			return r, nil
+		}
 		if err != nil {
 			return r, err
 		}

@@ -17,11 +17,12 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
+	"sync"
 )
 
-// Block is the parsed block. The zero value is: no block. Get and the methods
-// give it in normal form: entries sorted by name, roots sorted, none without
-// the other.
+// Block is the parsed block. The zero value is: no block. Get and With give it
+// in normal form: entries sorted by name, roots sorted, neither without the
+// other; Without and Keep leave it so.
 type Block struct {
 	Entries []Entry
 	Made    bool // sgpatch created this file
@@ -125,13 +126,19 @@ func (p place) without(text []byte) []byte {
 
 // marker matches what looks like one of our two marker lines, in whatever
 // state. It is wider than what Set writes, so that a damaged one is noticed.
-var marker = regexp.MustCompile(`(?i)>>>\s*sgpatch\s*>>>|<<<\s*sgpatch\s*<<<|^\s*#[#\s]*(>>>|<<<)\s*sgpatch\b`)
+var marker = pattern(`(?i)>>>\s*sgpatch\s*>>>|<<<\s*sgpatch\s*<<<|^\s*#[#\s]*(>>>|<<<)\s*sgpatch\b`)
+
+// pattern compiles an expression when it is first used: a program that does not
+// look at a sitecustomize does not pay for it at its start.
+func pattern(text string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
+}
 
 // find looks for the one proper block.
 func find(text []byte) (place, error) {
 	var opening, closing line
 	for l := range lines(text) {
-		if !marker.Match(l.body) {
+		if !marker().Match(l.body) {
 			continue
 		}
 		_, _, opens := opened(string(l.body))

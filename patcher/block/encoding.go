@@ -1,7 +1,6 @@
 package block
 
 import (
-	"regexp"
 	"strings"
 )
 
@@ -15,10 +14,10 @@ const (
 )
 
 var (
-	plainNames = regexp.MustCompile(`^(utf-?8|u8|(us-)?ascii|646|l[0-9]+|latin-?[0-9]+|(iso-?)?(ir-)?8859(-[0-9]+)?` +
+	plainNames = pattern(`^(utf-?8|u8|(us-)?ascii|646|l[0-9]+|latin-?[0-9]+|(iso-?)?(ir-)?8859(-[0-9]+)?` +
 		`|iso-latin-[0-9]+|koi8-[rut]|kz1048|(cp|windows-?)?125[0-8]|(cp|ibm)?(437|720|737|775|85[0-8]|86[0-6]|869|874|1125)` +
 		`|mac-?[a-z0-9]+|tis-?620|ptcp154|hp-roman8|gb2312|euc-?(cn|jp|kr)|ujis|eucgb2312-cn)(-|$)`)
-	twoByteNames = regexp.MustCompile(`^(gbk|cp936|936|ms936|gb18030|big5|big5hkscs|cp950|950|ms950|shift-?jis|sjis|s-jis|` +
+	twoByteNames = pattern(`^(gbk|cp936|936|ms936|gb18030|big5|big5hkscs|cp950|950|ms950|shift-?jis|sjis|s-jis|` +
 		`ms932|cp932|932|ms-kanji|cp949|949|uhc|johab|cp1361|ms1361)(-|$)`)
 )
 
@@ -26,9 +25,9 @@ var (
 func encodingOf(name string) encoding {
 	name = strings.ReplaceAll(strings.ToLower(name), "_", "-")
 	switch {
-	case plainNames.MatchString(name):
+	case plainNames().MatchString(name):
 		return plain
-	case twoByteNames.MatchString(name):
+	case twoByteNames().MatchString(name):
 		return twoByte
 	default:
 		return unknown

@@ -3,7 +3,6 @@ package block
 import (
 	"cmp"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -117,11 +116,11 @@ func (b Block) normal() (Block, error) {
 	return out, nil
 }
 
-var lawful = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var lawful = pattern(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func (e Entry) check() error {
 	switch {
-	case !lawful.MatchString(e.Name):
+	case !lawful().MatchString(e.Name):
 		return &EntryError{e.Name, "not a name for a variable: letters, digits and _ only, no digit first"}
 	case strings.ContainsRune(e.Value, 0):
 		return &EntryError{e.Name, "a NUL in its value"}

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"regexp"
 )
 
 // SourceError says why a text cannot take a block.
@@ -40,8 +39,8 @@ func Position(text []byte) (int, error) {
 }
 
 var (
-	codingLine = regexp.MustCompile(`^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)`)
-	emptyLine  = regexp.MustCompile(`^[ \t\f]*(#.*)?$`)
+	codingLine = pattern(`^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)`)
+	emptyLine  = pattern(`^[ \t\f]*(#.*)?$`)
 )
 
 // preamble returns the offset behind the byte order mark, the #! line and the
@@ -56,7 +55,7 @@ func preamble(text []byte) (pos int, coding encoding, err error) {
 		return 0, 0, &SourceError{1, "its line ends are lone carriage returns"}
 	}
 	for l := range lines(text) {
-		if found := codingLine.FindSubmatch(l.body); found != nil {
+		if found := codingLine().FindSubmatch(l.body); found != nil {
 			if coding = encodingOf(string(found[1])); coding == unknown {
 				return 0, 0, &SourceError{l.number, fmt.Sprintf("the encoding %s may read ASCII as something else", found[1])}
 			}
@@ -65,7 +64,7 @@ func preamble(text []byte) (pos int, coding encoding, err error) {
 		if l.number == 1 && bytes.HasPrefix(l.body, []byte("#!")) {
 			pos = l.next
 		}
-		if l.number == 2 || !emptyLine.Match(l.body) {
+		if l.number == 2 || !emptyLine().Match(l.body) {
 			break
 		}
 	}

@@ -137,7 +137,7 @@ func TestUnfit(t *testing.T) {
 func TestRootIsNoCodingLine(t *testing.T) {
 	text := set(t, "x = '\u00e9'\n", one("/opt/coding=latin-1/coding: cp1252"))
 	for l := range lines([]byte(text)) {
-		if codingLine.Match(l.body) {
+		if codingLine().Match(l.body) {
 			t.Errorf("line %d: %s", l.number, l.body)
 		}
 	}

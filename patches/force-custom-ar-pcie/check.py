@@ -207,18 +207,11 @@ def machine():
 
 def distributed():
     """torch.distributed, seen from the world's rank."""
-    return {
-        "ProcessGroup": a_class("ProcessGroup"),
-        "Backend": a_class("Backend", NCCL="nccl"),
-        "is_initialized": same(True),
-        "get_backend": same("gloo"),
-        "get_rank": lambda *a, **k: world.rank,
-        "get_world_size": lambda *a, **k: world.ws,
-        "get_process_group_ranks": lambda *a, **k: list(range(world.ws)),
-        "all_gather": same(None),
-        "all_gather_object": fill,
-        "broadcast_object_list": fill,
-    }
+    dist = {"ProcessGroup": a_class("ProcessGroup"), "Backend": a_class("Backend", NCCL="nccl")}
+    dist.update(is_initialized=same(True), get_backend=same("gloo"), all_gather=same(None))
+    dist.update(all_gather_object=fill, broadcast_object_list=fill)
+    dist.update(get_rank=lambda *a, **k: world.rank, get_world_size=lambda *a, **k: world.ws)
+    return dict(dist, get_process_group_ranks=lambda *a, **k: list(range(world.ws)))
 
 
 def standins(root):
@@ -258,15 +251,10 @@ def utils(root):
 
     def make():
         names = {"is_" + p: same_platform(p) for p in PLATFORMS}
-        names.update(
-            os=os,
-            torch=importlib.import_module("torch"),
-            logger=logging.getLogger("utils"),
-            _warned_bool_env_var_keys=set(),
-            get_bool_env_var=lambda name, default="false": os.getenv(name, default).lower() in ("true", "1"),
-            log_info_on_rank0=lambda logger, text: world.rank or logger.info(text),
-            cuda_device_count_stateless=lambda: world.ws,
-        )
+        names.update(os=os, torch=importlib.import_module("torch"), cuda_device_count_stateless=lambda: world.ws)
+        names.update(logger=logging.getLogger("utils"), _warned_bool_env_var_keys=set())
+        names["get_bool_env_var"] = lambda name, default="false": os.getenv(name, default).lower() in ("true", "1")
+        names["log_info_on_rank0"] = lambda logger, text: world.rank or logger.info(text)
         for code in own:
             exec(code, names)
         return names
@@ -683,13 +671,9 @@ def alarm(*_):
     raise Timeout()
 
 
-def no_way_out(*_):
-    raise PermissionError("the text tried to end the process")
-
-
 def main():
     out, sys.stdout, sys.stderr = sys.stdout, Said(), Said()
-    os._exit = os.abort = no_way_out
+    os._exit = os.abort = lambda *_: guard("os.kill", ())
     sys.meta_path.insert(0, finder)
     logging.getLogger().addHandler(Capture())
     logging.getLogger().setLevel(logging.DEBUG)

@@ -1,0 +1,69 @@
+package txn
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"time"
+)
+
+// journal is what is on disk while a commit runs.
+type journal struct {
+	Schema  int       `json:"schema"`
+	ID      string    `json:"id"`
+	Command string    `json:"command"`
+	Started time.Time `json:"started"`
+	Receipt string    `json:"receipt"` // digest of the receipt that ends the commit
+	Writes  []entry   `json:"writes"`
+}
+
+type entry struct {
+	Rel   string      `json:"rel,omitempty"`
+	Path  string      `json:"path"`
+	Old   string      `json:"old,omitempty"`
+	New   string      `json:"new,omitempty"`
+	Perm  fs.FileMode `json:"perm,omitempty"`
+	Mtime int64       `json:"mtime,omitempty"` // of the old content, nanoseconds since 1970
+}
+
+func split(path string) (dir, base string) {
+	return filepath.Dir(path), filepath.Base(path)
+}
+
+// staged is the name of a file while it waits beside its target.
+func (j *journal) staged(base string) string {
+	return "." + base + "." + j.ID + ".sgpatch"
+}
+
+func parseJournal(text []byte) (*journal, error) {
+	var j journal
+	if err := json.Unmarshal(text, &j); err != nil {
+		return nil, fmt.Errorf("damaged journal: %w", err)
+	}
+	if j.Schema != 1 || len(j.ID) != 12 || !isHex(j.ID) || !isDigest(j.Receipt) {
+		return nil, errors.New("damaged journal")
+	}
+	for _, e := range j.Writes {
+		if !filepath.IsAbs(e.Path) || (e.Old != "" && !isDigest(e.Old)) || (e.New != "" && !isDigest(e.New)) {
+			return nil, fmt.Errorf("damaged journal: entry %q", e.Path)
+		}
+	}
+	return &j, nil
+}
+
+func isHex(s string) bool {
+	_, err := hex.DecodeString(s)
+	return err == nil
+}
+
+// Interrupted tells which command left a journal behind, "" for an unreadable one.
+func Interrupted(text []byte) (command string, started time.Time) {
+	j, err := parseJournal(text)
+	if err != nil {
+		return "", time.Time{}
+	}
+	return j.Command, j.Started
+}
