@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"sgpatch/patcher/block"
@@ -49,22 +49,17 @@ const maxSource = 128 << 20
 // or one of the file system's.
 func Open(in install.Install, known []patchset.Set) (*Site, error) {
 	for range 50 {
+		before := txn.Stamp(in.Root)
 		s, err := openOnce(in, known)
 		if err != nil {
 			return nil, err
 		}
-		now, err := stampOf(in.Root)
-		if err != nil || now == s.stamp {
-			return s, err
+		if s.stamp = before; !s.Moved() {
+			return s, nil
 		}
 		time.Sleep(2 * time.Millisecond) // a commit went through while we read; half of it is never reported as whole
 	}
 	return nil, fmt.Errorf("%s: the records do not come to rest", filepath.Join(in.Root, txn.Folder))
-}
-
-func stampOf(root string) (string, error) {
-	receipt, journal, err := txn.Read(root)
-	return string(receipt) + "\x00" + string(journal), err
 }
 
 func openOnce(in install.Install, known []patchset.Set) (*Site, error) {
@@ -72,7 +67,7 @@ func openOnce(in install.Install, known []patchset.Set) (*Site, error) {
 	if err != nil {
 		return nil, &DamagedError{filepath.Join(in.Root, txn.Folder), err}
 	}
-	s := &Site{In: in, known: known, files: map[string]*file{}, diffs: map[patchset.Digest][]patchset.File{}, stamp: string(receipt) + "\x00" + string(journal)}
+	s := &Site{In: in, known: known, files: map[string]*file{}, diffs: map[patchset.Digest][]patchset.File{}}
 	if journal != nil {
 		if s.Pending, s.Since = txn.Interrupted(journal); s.Pending == "" {
 			s.Pending = "a command"
@@ -97,7 +92,7 @@ func (s *Site) readEntry() {
 		return
 	}
 	s.entryAt, _ = install.Resolve(s.In.Site)
-	text, err := os.ReadFile(s.In.Site)
+	text, err := txn.ReadFile(s.In.Site, maxSource)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
 			s.BlockErr = err
@@ -115,23 +110,12 @@ func (s *Site) file(path string) *file {
 	}
 	f := &file{path: path}
 	s.files[path] = f
-	full := s.abs(path)
-	st, err := os.Stat(full)
+	data, err := txn.ReadFile(s.abs(path), maxSource)
 	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return f
-	case err != nil:
+	case err == nil:
+		f.data, f.have = data, patchset.DigestOf(data)
+	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
 		f.err = err
-		return f
-	case !st.Mode().IsRegular():
-		f.err = &fs.PathError{Op: "read", Path: full, Err: errors.New("not a regular file")}
-		return f
-	case st.Size() > maxSource:
-		f.err = &fs.PathError{Op: "read", Path: full, Err: fmt.Errorf("larger than %d bytes", maxSource)}
-		return f
-	}
-	if f.data, f.err = os.ReadFile(full); f.err == nil {
-		f.have = patchset.DigestOf(f.data)
 	}
 	return f
 }
@@ -152,8 +136,7 @@ func (s *Site) Known(id string) (patchset.Set, bool) {
 
 // Moved says whether a receipt or journal is not the one that was read.
 func (s *Site) Moved() bool {
-	now, err := stampOf(s.In.Root)
-	return err != nil || now != s.stamp
+	return txn.Stamp(s.In.Root) != s.stamp
 }
 
 // diff returns the files of an enabled set's variant as they were applied.

@@ -65,16 +65,14 @@ func (o *options) recorded() (install.Install, error) {
 		}
 		return install.Install{}, slow(root, "no receipt in %s", root)
 	}
-	pythons := install.Pythons()
-	if o.python != "" {
-		abs, err := filepath.Abs(o.python)
-		if err != nil {
-			return install.Install{}, err
-		}
+	var pythons []string
+	if o.python == "" {
+		pythons = install.Pythons()
+	} else if abs, err := filepath.Abs(o.python); err == nil {
 		pythons = []string{abs}
 	}
 	for _, python := range pythons {
-		for _, root := range install.Roots(python) {
+		for root := range install.Roots(python) {
 			if in, ok := patcher.Recorded(root, python); ok {
 				return in, nil
 			}

@@ -1,25 +1,36 @@
 package install
 
 import (
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
 )
 
-// Roots lists the directories where the records of an interpreter's SGLang may
-// lie, by the layouts of venvs, conda prefixes, Debian and editable installs. It
-// starts nothing.
-func Roots(python string) []string {
-	prefix := filepath.Dir(filepath.Dir(python))
-	var all []string
-	for _, pattern := range []string{"lib/python3*/site-packages", "local/lib/python3*/dist-packages", "lib/python3*/dist-packages"} {
-		dirs, _ := filepath.Glob(filepath.Join(prefix, pattern))
-		for _, dir := range dirs {
-			all = append(all, dir)
-			all = append(all, pthRoots(dir)...)
+// Roots yields the directories where the records of an interpreter's SGLang may
+// lie, by the layouts of venvs, conda prefixes, Debian and editable installs,
+// the cheapest guess first. It starts nothing.
+func Roots(python string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		prefix := filepath.Dir(filepath.Dir(python))
+		var sites []string
+		for _, pattern := range []string{"lib/python3*/site-packages", "local/lib/python3*/dist-packages", "lib/python3*/dist-packages"} {
+			dirs, _ := filepath.Glob(filepath.Join(prefix, pattern))
+			for _, dir := range dirs {
+				if !yield(dir) {
+					return
+				}
+			}
+			sites = append(sites, dirs...)
+		}
+		for _, dir := range sites {
+			for _, root := range pthRoots(dir) {
+				if !yield(root) {
+					return
+				}
+			}
 		}
 	}
-	return all
 }
 
 // pthRoots reads the directories that .pth files add.

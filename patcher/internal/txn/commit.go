@@ -1,12 +1,11 @@
 package txn
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"math/rand/v2"
 	"path/filepath"
 	"time"
 
@@ -36,9 +35,7 @@ func newCommit(d *Dir, command string, writes []Write, keep [][]byte, receipt []
 }
 
 func newID() string {
-	b := make([]byte, 6)
-	rand.Read(b)
-	return hex.EncodeToString(b)
+	return fmt.Sprintf("%012x", rand.Uint64()>>16)
 }
 
 type commit struct {

@@ -39,6 +39,20 @@ func Read(root string) (receipt, journal []byte, err error) {
 	return receipt, journal, nil
 }
 
+// Stamp changes whenever a commit begins or ends in a root. Every record is a
+// new file, so their identities tell.
+func Stamp(root string) string {
+	var all []byte
+	for _, name := range []string{receiptName, journalName} {
+		var st unix.Stat_t
+		if unix.Stat(root+"/"+Folder+"/"+name, &st) == nil {
+			all = fmt.Appendf(all, "%d %d %d %d", st.Ino, st.Size, st.Mtim.Sec, st.Mtim.Nsec)
+		}
+		all = append(all, ';')
+	}
+	return string(all)
+}
+
 // Object returns a replaced content by its digest, checked.
 func Object(root, digest string) ([]byte, error) {
 	fd, err := openRecords(root)

@@ -17,7 +17,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -101,43 +100,62 @@ const (
 	maxRecord = 16 << 20  // journal and receipt
 )
 
-// readAt reads a regular file without following a link at its end.
+// readAt reads a regular file without following a link at its end. It speaks to
+// the kernel directly: package os would first try every file with the poller.
 func readAt(dirfd int, name string, limit int64) ([]byte, error) {
-	fd, err := unix.Openat(dirfd, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
-	}
-	f := os.NewFile(uintptr(fd), name)
-	defer f.Close()
-	return readLimited(f, limit)
+	return read(dirfd, name, unix.O_NOFOLLOW, limit)
 }
 
-func readLimited(f *os.File, limit int64) ([]byte, error) {
-	st, err := f.Stat()
+// ReadFile reads a regular file of at most limit bytes; links are followed. A
+// pipe in its place is refused, not waited for.
+func ReadFile(path string, limit int64) ([]byte, error) {
+	return read(unix.AT_FDCWD, path, 0, limit)
+}
+
+func read(dirfd int, name string, flag int, limit int64) ([]byte, error) {
+	fail := func(op string, err error) ([]byte, error) {
+		return nil, &fs.PathError{Op: op, Path: name, Err: err}
+	}
+	fd, err := retry(func() (int, error) {
+		return unix.Openat(dirfd, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|flag, 0)
+	})
 	if err != nil {
-		return nil, err
+		return fail("open", err)
 	}
-	if !st.Mode().IsRegular() {
-		return nil, &fs.PathError{Op: "read", Path: f.Name(), Err: errors.New("not a regular file")}
+	defer unix.Close(fd)
+	var st unix.Stat_t
+	switch err := unix.Fstat(fd, &st); {
+	case err != nil:
+		return fail("stat", err)
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return fail("read", errors.New("not a regular file"))
+	case st.Size > limit:
+		return fail("read", fmt.Errorf("larger than %d bytes", limit))
 	}
-	if st.Size() > limit {
-		return nil, &fs.PathError{Op: "read", Path: f.Name(), Err: fmt.Errorf("larger than %d bytes", limit)}
+	buf := make([]byte, st.Size+512)
+	for n := 0; ; {
+		got, err := retry(func() (int, error) { return unix.Read(fd, buf[n:]) })
+		if err != nil {
+			return fail("read", err)
+		}
+		if n += got; got == 0 {
+			return buf[:n], nil
+		}
+		if int64(n) > limit {
+			return fail("read", errors.New("it grows while it is read"))
+		}
+		if n == len(buf) {
+			buf = append(buf, make([]byte, len(buf))...)
+		}
 	}
-	buf := make([]byte, 0, st.Size()+512)
+}
+
+// retry repeats a call that a signal interrupted.
+func retry(call func() (int, error)) (int, error) {
 	for {
-		n, err := f.Read(buf[len(buf):cap(buf)])
-		buf = buf[:len(buf)+n]
-		if n == 0 || err != nil {
-			if err == nil || err.Error() == "EOF" {
-				return buf, nil
-			}
-			return nil, err
-		}
-		if int64(len(buf)) > limit {
-			return nil, &fs.PathError{Op: "read", Path: f.Name(), Err: errors.New("grows while it is read")}
-		}
-		if len(buf) == cap(buf) {
-			buf = append(buf, 0)[:len(buf)]
+		n, err := call()
+		if !errors.Is(err, unix.EINTR) {
+			return n, err
 		}
 	}
 }
