@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"sgpatch/patcher/block"
 	"sgpatch/patcher/install"
@@ -143,10 +144,25 @@ func (w *planner) rewrite(want []block.Var) error {
 	}
 	if len(want) > 0 {
 		w.next.Entry = EntryPlace{Path: s.In.Site, Real: real, Digest: patchset.DigestOf(text)}
+		w.next.Entry.Before, w.next.Entry.Mtime = s.entryBefore(real)
 		w.remarks(text)
 	}
 	w.putEntry(s.In.Site, real, s.Entry, text, s.Block.Made && len(b.Entries) == 0)
 	return nil
+}
+
+// entryBefore is the sitecustomize before there was a block in it, as far as
+// this install knows.
+func (s *Site) entryBefore(real string) (patchset.Digest, int64) {
+	if len(s.Block.Entries) == 0 && s.Entry != nil {
+		if st, err := os.Stat(real); err == nil {
+			return patchset.DigestOf(s.Entry), st.ModTime().UnixNano()
+		}
+	}
+	if was := s.Receipt.Entry; was.Real == real {
+		return was.Before, was.Mtime
+	}
+	return "", 0
 }
 
 // putEntry plans a sitecustomize; one that we made and that has nothing else in
@@ -158,6 +174,9 @@ func (w *planner) putEntry(path, real string, old, text []byte, made bool) {
 	wr := txn.Write{Path: real, New: string(patchset.DigestOf(text)), Data: text, Perm: 0o644}
 	if old != nil {
 		wr.Old = string(patchset.DigestOf(old))
+	}
+	if was := w.s.Receipt.Entry; was.Mtime != 0 && wr.New == string(was.Before) {
+		wr.Mtime = time.Unix(0, was.Mtime)
 	}
 	if made && len(text) == 0 {
 		wr.New, wr.Data = "", nil

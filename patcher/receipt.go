@@ -53,6 +53,10 @@ type EntryPlace struct {
 	Path   string          `json:"path,omitempty"` // as Python imports it
 	Real   string          `json:"real,omitempty"` // behind links
 	Digest patchset.Digest `json:"digest,omitempty"`
+
+	// The file before there was a block in it, so that it gets its time back.
+	Before patchset.Digest `json:"before,omitempty"`
+	Mtime  int64           `json:"mtime,omitempty"` // nanoseconds since 1970
 }
 
 // Enabled is one set in place.

@@ -49,13 +49,9 @@ const maxSource = 128 << 20
 // or one of the file system's.
 func Open(in install.Install, known []patchset.Set) (*Site, error) {
 	for range 50 {
-		before := txn.Stamp(in.Root)
 		s, err := openOnce(in, known)
-		if err != nil {
-			return nil, err
-		}
-		if s.stamp = before; !s.Moved() {
-			return s, nil
+		if err != nil || !s.Moved() {
+			return s, err
 		}
 		time.Sleep(2 * time.Millisecond) // a commit went through while we read; half of it is never reported as whole
 	}
@@ -63,11 +59,12 @@ func Open(in install.Install, known []patchset.Set) (*Site, error) {
 }
 
 func openOnce(in install.Install, known []patchset.Set) (*Site, error) {
+	stamp := txn.Stamp(in.Root)
 	receipt, journal, err := txn.Read(in.Root)
 	if err != nil {
 		return nil, &DamagedError{filepath.Join(in.Root, txn.Folder), err}
 	}
-	s := &Site{In: in, known: known, files: map[string]*file{}, diffs: map[patchset.Digest][]patchset.File{}}
+	s := &Site{In: in, known: known, files: map[string]*file{}, diffs: map[patchset.Digest][]patchset.File{}, stamp: stamp}
 	if journal != nil {
 		if s.Pending, s.Since = txn.Interrupted(journal); s.Pending == "" {
 			s.Pending = "a command"

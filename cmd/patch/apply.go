@@ -114,7 +114,8 @@ func (p *place) byHand(r *Report, ids []string, code, format string) []patcher.H
 	return all
 }
 
-// advice tells what the manifest knows of this release.
+// advice tells what the manifest knows of this release; what it says of all
+// releases is for list -v.
 func (p *place) advice(r *Report, ids []string) {
 	release := p.site.In.Release
 	for _, k := range pick(p.sets, ids) {
@@ -129,7 +130,7 @@ func (p *place) advice(r *Report, ids []string) {
 
 func spanText(spans []patchset.Span, release string) (string, bool) {
 	for _, s := range spans {
-		if release != "" && s.Contains(release) {
+		if release != "" && (s.From != "" || s.To != "") && s.Contains(release) {
 			return s.Text, true
 		}
 	}

@@ -171,8 +171,11 @@ func hint(err error) string {
 		none *install.NotFoundError
 		dam  *patcher.DamagedError
 		set  *patcher.UnknownSetError
+		link *install.LinkError
 	)
 	switch {
+	case errors.As(err, &link):
+		return "give this environment files of its own, as with: uv pip install --link-mode copy --force-reinstall --no-deps sglang==VERSION"
 	case errors.As(err, &busy):
 		return "wait for the other sgpatch, or give more time: --lock-timeout 60s"
 	case errors.As(err, &none):

@@ -55,6 +55,7 @@ type listEntry struct {
 	State    string             `json:"state,omitempty"`
 	Env      []patcher.EnvValue `json:"env"`
 	Results  []patchset.Result  `json:"results,omitempty"`
+	Notes    []string           `json:"notes,omitempty"`
 }
 
 // listCommand works without an install, too: then no set says whether it fits.
@@ -73,6 +74,9 @@ func listCommand(ctx context.Context, o *options) (*Report, error) {
 	}
 	for _, k := range sets {
 		e := listEntry{ID: k.ID, Version: k.Version, Title: k.Title, Releases: releases(k), Results: k.Results, Env: []patcher.EnvValue{}}
+		for _, n := range k.Notes {
+			e.Notes = append(e.Notes, n.Text)
+		}
 		for _, v := range k.Env {
 			e.Env = append(e.Env, patcher.EnvValue{Name: v.Name, Value: v.Value, Switch: v.Switch})
 		}

@@ -193,6 +193,9 @@ func (p printer) list(r *Report) {
 			p.line("    result    %s: %s; %s", x.Outcome, x.Hardware, x.Text)
 		}
 		if p.verbose {
+			for _, n := range e.Notes {
+				p.line("    note      %s", n)
+			}
 			p.line("    %s", strings.Join(e.Releases, " "))
 		}
 	}
