@@ -23,7 +23,7 @@ func (w *planner) apply() error {
 		return err
 	}
 	if w.s.In.Gone {
-		return &RefusedError{Code: "no-install", Path: w.s.In.Root, Message: "there is no SGLang in " + w.s.In.Root + " any more", Hint: "pip install sglang, or: sgpatch revert" + w.s.flags()}
+		return &RefusedError{Code: "no-install", Path: w.s.In.Root, Message: "there is no SGLang in " + w.s.In.Root + " any more", Hint: "pip install sglang, or: sgpatch revert" + w.s.Flags()}
 	}
 	for _, e := range slices.Clone(w.next.Sets) {
 		if !slices.Contains(w.g.Apply, e.ID) {
@@ -82,7 +82,7 @@ func (w *planner) keep(e Enabled) error {
 	}
 	k, ok := w.s.Known(e.ID)
 	if !ok {
-		return &RefusedError{Code: "unknown-set", Path: w.s.In.Root, Message: fmt.Sprintf("the set %s is in place, was taken away by a reinstall, and is not known to this run", e.ID), Hint: "name its folder with --patches, or: sgpatch revert " + e.ID + w.s.flags()}
+		return &RefusedError{Code: "unknown-set", Path: w.s.In.Root, Message: fmt.Sprintf("the set %s is in place, was taken away by a reinstall, and is not known to this run", e.ID), Hint: "name its folder with --patches, or: sgpatch revert " + e.ID + w.s.Flags()}
 	}
 	return w.enable(k)
 }
@@ -98,7 +98,7 @@ func (w *planner) enable(k patchset.Set) error {
 	for _, e := range w.next.Sets {
 		other, _ := w.s.Known(e.ID)
 		if e.ID != k.ID && (slices.Contains(k.Conflicts, e.ID) || slices.Contains(other.Conflicts, k.ID)) {
-			return &RefusedError{Code: "conflict", Path: w.s.In.Root, Message: fmt.Sprintf("%s and %s exclude each other", k.ID, e.ID), Hint: "sgpatch revert " + e.ID + w.s.flags()}
+			return &RefusedError{Code: "conflict", Path: w.s.In.Root, Message: fmt.Sprintf("%s and %s exclude each other", k.ID, e.ID), Hint: "sgpatch revert " + e.ID + w.s.Flags()}
 		}
 	}
 	was, held := w.s.Receipt.Set(k.ID)
@@ -186,15 +186,15 @@ func (w *planner) unpatched(k patchset.Set, path string) error {
 	if _, tracked := w.s.Receipt.File(path); tracked || w.base[path] != nil {
 		return nil
 	}
-	for _, r := range k.PatchedRows(path, f.have) {
-		base, err := reverseTo(k, r, f.data)
-		if err != nil {
-			return err
-		}
-		w.base[path] = base
+	rows := k.PatchedRows(path, f.have)
+	if len(rows) == 0 {
 		return nil
 	}
-	return nil
+	base, err := reverseTo(k, rows[0], f.data)
+	if err == nil {
+		w.base[path] = base
+	}
+	return err
 }
 
 func reverseTo(k patchset.Set, r patchset.Row, data []byte) ([]byte, error) {
@@ -234,7 +234,7 @@ func (w *planner) unlisted(k patchset.Set) (patchset.Variant, error) {
 		}
 	}
 	if reason, bad := k.UnsupportedReason(w.s.In.Release); bad {
-		return none, &RefusedError{Code: "unsupported", Path: w.s.firstFile(k), Message: fmt.Sprintf("SGLang %s in %s is not supported: %s", w.s.In.Release, w.s.In.Root, reason), Hint: "sgpatch list" + w.s.flags()}
+		return none, &RefusedError{Code: "unsupported", Path: w.s.firstFile(k), Message: fmt.Sprintf("SGLang %s in %s is not supported: %s", w.s.In.Release, w.s.In.Root, reason), Hint: "sgpatch list" + w.s.Flags()}
 	}
 	fit, err := w.fitting(k)
 	if err != nil {
@@ -308,7 +308,7 @@ func (w *planner) fitting(k patchset.Set) ([]patchset.Variant, error) {
 	if len(fit) > 0 {
 		return fit, nil
 	}
-	return nil, &RefusedError{Code: "no-fit", Path: bad, Message: fmt.Sprintf("%s does not fit this SGLang (release %s): %s", k.ID, orUnknown(w.s.In.Release), strings.Join(why, "; ")), Hint: "sgpatch list" + w.s.flags()}
+	return nil, &RefusedError{Code: "no-fit", Path: bad, Message: fmt.Sprintf("%s does not fit this SGLang (release %s): %s", k.ID, orUnknown(w.s.In.Release), strings.Join(why, "; ")), Hint: "sgpatch list" + w.s.Flags()}
 }
 
 func orUnknown(release string) string {
@@ -354,9 +354,10 @@ func (w *planner) prove(k patchset.Set, v patchset.Variant) error {
 		var re *RefusedError
 		if errors.As(err, &re) {
 			re.Path = w.s.unlistedFile(k)
+			re.Message = re.Path + ": " + re.Message
 			return re
 		}
-		return &RefusedError{Code: "check", Path: w.s.unlistedFile(k), Message: fmt.Sprintf("%s: %s (%s) fits, but does not do what it should: %v", w.s.unlistedFile(k), k.ID, v.Name, err), Hint: "sgpatch list" + w.s.flags()}
+		return &RefusedError{Code: "check", Path: w.s.unlistedFile(k), Message: fmt.Sprintf("%s: %s (%s) fits, but does not do what it should: %v", w.s.unlistedFile(k), k.ID, v.Name, err), Hint: "sgpatch list" + w.s.Flags()}
 	}
 	return nil
 }
@@ -367,7 +368,7 @@ func (w *planner) compose() error {
 		base := w.base[path]
 		want, err := compose(base, sets)
 		if err != nil {
-			return &RefusedError{Code: "clash", Path: w.s.abs(path), Message: fmt.Sprintf("%s: %v", w.s.abs(path), err)}
+			return w.clash(path, sets, err)
 		}
 		t := Tracked{Path: path, Pristine: patchset.DigestOf(base), Want: patchset.DigestOf(want), Sets: setsOf(sets)}
 		t.Mtime = w.s.pristineTime(t)
@@ -381,6 +382,12 @@ func (w *planner) compose() error {
 	}
 	slices.SortFunc(w.p.Writes, func(a, b txn.Write) int { return strings.Compare(a.Rel, b.Rel) })
 	return nil
+}
+
+// clash says that the hunks of several sets do not go together.
+func (w *planner) clash(path string, sets []placed, err error) error {
+	ids := strings.Join(setsOf(sets), " and ")
+	return &RefusedError{Code: "clash", Path: w.s.abs(path), Message: fmt.Sprintf("%s: %s cannot both be in place: %v", w.s.abs(path), ids, err), Hint: "take one out first: sgpatch revert " + sets[0].set + w.s.Flags()}
 }
 
 func setsOf(sets []placed) []string {

@@ -54,8 +54,8 @@ func Converge(ctx context.Context, s *Site, g Goal, o Options) (Outcome, error) 
 	if err := ctx.Err(); err != nil {
 		return Outcome{Site: s}, err
 	}
-	if _, serr := os.Stat(s.In.Root); errors.Is(serr, fs.ErrNotExist) {
-		return s.withoutRoot(plan, err, o)
+	if _, serr := os.Stat(s.In.Root); errors.Is(serr, fs.ErrNotExist) || (s.In.Gone && !s.recorded) {
+		return s.withoutRecords(plan, err, o)
 	}
 	dir, err := txn.Lock(s.In.Root, o.Wait)
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *Site) lockEntry(wait time.Duration) (func(), error) {
 	if s.In.Site == "" {
 		return func() {}, nil
 	}
-	real, err := install.Resolve(s.In.Site)
+	real, err := install.Resolve(s.In.Site, s.root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return func() {}, nil // the plan refuses it if it is needed
 	}
@@ -151,7 +151,7 @@ func (s *Site) mayRecover(rel, path, told string) error {
 	if !filepath.IsLocal(rel) || filepath.Clean(rel) != rel || slices.Contains(filepath.SplitList(rel), txn.Folder) {
 		return errors.New("that is not a path of this install")
 	}
-	real, err := install.Resolve(s.abs(rel))
+	real, err := install.Resolve(s.abs(rel), s.root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -161,8 +161,9 @@ func (s *Site) mayRecover(rel, path, told string) error {
 	return nil
 }
 
-// withoutRoot takes the entry of a root that does not exist any more out.
-func (s *Site) withoutRoot(plan *Plan, err error, o Options) (Outcome, error) {
+// withoutRecords takes out the entry of a root that is gone, or of which only
+// the block still speaks; no records are begun for that.
+func (s *Site) withoutRecords(plan *Plan, err error, o Options) (Outcome, error) {
 	if err != nil {
 		return Outcome{Site: s}, err
 	}
@@ -186,7 +187,7 @@ func (s *Site) withoutRoot(plan *Plan, err error, o Options) (Outcome, error) {
 // Purge takes the records of an install away, if nothing is in place any more.
 func (s *Site) Purge(wait time.Duration) error {
 	if len(s.Receipt.Sets) > 0 {
-		return &RefusedError{Code: "in-place", Path: s.In.Root, Message: "sets are still in place; their records stay", Hint: "sgpatch revert --all --purge" + s.flags()}
+		return &RefusedError{Code: "in-place", Path: s.In.Root, Message: "sets are still in place; their records stay", Hint: "sgpatch revert --all --purge" + s.Flags()}
 	}
 	if receipt, journal, err := txn.Read(s.In.Root); err != nil || (receipt == nil && journal == nil) {
 		return err
@@ -197,7 +198,7 @@ func (s *Site) Purge(wait time.Duration) error {
 	}
 	defer dir.Close()
 	if s.Moved() {
-		return &RefusedError{Code: "moved", Path: s.In.Root, Message: "another command changed the records meanwhile; they stay", Hint: "sgpatch status" + s.flags()}
+		return &RefusedError{Code: "moved", Path: s.In.Root, Message: "another command changed the records meanwhile; they stay", Hint: "sgpatch status" + s.Flags()}
 	}
 	return dir.Purge()
 }
@@ -223,7 +224,8 @@ func Orphan(a install.Answer) string {
 		return ""
 	}
 	for _, root := range b.Roots() {
-		if _, err := os.Stat(root); errors.Is(err, fs.ErrNotExist) || ofPython(root, a.Prefix) {
+		_, err := os.Stat(root)
+		if errors.Is(err, fs.ErrNotExist) || slices.Contains(a.Purelib, root) || root == a.UserSite || ofPython(root, a.Prefix) {
 			return root
 		}
 	}

@@ -42,7 +42,7 @@ func (w *planner) entry() error {
 	case s.BlockErr != nil:
 		return w.damagedBlock()
 	case len(want) > 0 && s.In.SiteErr != nil:
-		return &RefusedError{Code: "sitecustomize", Path: s.In.Site, Message: s.In.SiteErr.Error(), Hint: "mend that file, or put only the code in place: sgpatch apply --no-env" + s.flags()}
+		return &RefusedError{Code: "sitecustomize", Path: s.In.Site, Message: s.In.SiteErr.Error(), Hint: "mend that file, or put only the code in place: sgpatch apply --no-env" + s.Flags()}
 	}
 	return w.rewrite(want)
 }
@@ -88,7 +88,7 @@ func (w *planner) wanted() ([]block.Var, error) {
 		}
 		i := slices.IndexFunc(all, func(x block.Var) bool { return x.Name == v.Name })
 		if i >= 0 && all[i].Value != v.Value {
-			return nil, &RefusedError{Code: "conflict", Path: w.s.In.Site, Message: fmt.Sprintf("two sets want different values of %s: %q and %q", v.Name, all[i].Value, v.Value)}
+			return nil, &RefusedError{Code: "conflict", Path: w.s.In.Site, Message: fmt.Sprintf("%s: two sets want different values of %s: %q and %q", w.s.In.Site, v.Name, all[i].Value, v.Value), Hint: "give both the same one: --env " + v.Name + "=VALUE, or take one set out: sgpatch revert SET" + w.s.Flags()}
 		}
 		if i < 0 {
 			all = append(all, v)
@@ -129,7 +129,7 @@ func (w *planner) allowed(name string, have []block.Var) bool {
 // rewrite plans the sitecustomize with this root's entries.
 func (w *planner) rewrite(want []block.Var) error {
 	s := w.s
-	real, err := install.Resolve(s.In.Site)
+	real, err := install.Resolve(s.In.Site, s.root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -232,7 +232,7 @@ func (w *planner) leaveOld() error {
 		return nil
 	}
 	if err := s.mayTouch(old.Real, w.g.Told); err != nil {
-		w.p.note(Finding{Code: "other-sitecustomize", Severity: "warning", Path: old.Path, Message: fmt.Sprintf("the entry stands in %s, which is not imported by this interpreter; it stays there", old.Path), Hint: "sgpatch revert --sitecustomize " + old.Path + s.flags()})
+		w.p.note(Finding{Code: "other-sitecustomize", Severity: "warning", Path: old.Path, Message: fmt.Sprintf("the entry stands in %s, which is not imported by this interpreter; it stays there", old.Path), Hint: "sgpatch revert --sitecustomize " + old.Path + s.Flags()})
 		return nil
 	}
 	text, err := os.ReadFile(old.Real)
@@ -267,7 +267,7 @@ func (s *Site) mayTouch(real, told string) error {
 		if p == "" {
 			continue
 		}
-		if r, err := install.Resolve(p); (err == nil || errors.Is(err, fs.ErrNotExist)) && r == real {
+		if r, err := install.Resolve(p, s.root); (err == nil || errors.Is(err, fs.ErrNotExist)) && r == real {
 			return nil
 		}
 	}

@@ -113,6 +113,9 @@ func (s *Site) viewEnabled(e Enabled) SetView {
 
 func (s *Site) inBlock(want []EnvValue) bool {
 	have := s.Block.Wants(s.root)
+	if s.Receipt.Root != s.root { // an image layer, or a tree that was moved, under its old name
+		have = append(have, s.Block.Wants(s.Receipt.Root)...)
+	}
 	for _, w := range want {
 		if !slices.ContainsFunc(have, func(h blockVar) bool { return h.Name == w.Name && h.Value == w.Value }) {
 			return false
@@ -166,7 +169,7 @@ func (s *Site) viewTracked(e Enabled, t Tracked) FileView {
 		v.Err = err
 	}
 	if v.State == "" {
-		v.State = edited(f.data, d)
+		v.State = edited(f.data, d, e.Env)
 	}
 	if v.State != Replaced {
 		v.Hunks = d.Reverse().Fit(f.data)
@@ -175,8 +178,8 @@ func (s *Site) viewTracked(e Enabled, t Tracked) FileView {
 }
 
 // edited judges a content that is neither the pristine nor the patched one.
-func edited(content []byte, d patchset.File) FileState {
-	if !traces(content, d) {
+func edited(content []byte, d patchset.File, env []EnvValue) FileState {
+	if !traces(content, d, env) {
 		return Replaced
 	}
 	if _, err := d.Reverse().Place(content); err != nil {
@@ -185,27 +188,37 @@ func edited(content []byte, d patchset.File) FileState {
 	return Edited
 }
 
-// traces says whether a content has lines that only our hunks bring.
-func traces(content []byte, d patchset.File) bool {
-	ours := map[string]bool{}
-	for _, h := range d.Hunks {
-		for _, l := range h.Lines {
-			if text := strings.TrimSpace(string(l.Text)); l.Op == '+' && len(text) >= 12 {
-				ours[text] = true
-			}
-		}
-		for _, l := range h.Lines {
-			if l.Op == '-' {
-				delete(ours, strings.TrimSpace(string(l.Text)))
-			}
-		}
-	}
-	for line := range bytes.Lines(content) {
-		if ours[strings.TrimSpace(string(line))] {
+// traces says whether a content still has something of our hunks: one of the
+// set's switches by name, or at least half of the lines that only we bring. A
+// single line, as "logger.warning(", stands in other releases as well.
+func traces(content []byte, d patchset.File, env []EnvValue) bool {
+	for _, e := range env {
+		if e.Switch && bytes.Contains(content, []byte(e.Name)) {
 			return true
 		}
 	}
-	return false
+	ours := map[string]bool{}
+	for _, op := range []string{"+", "- "} { // what is there without us is no trace
+		for _, h := range d.Hunks {
+			for _, l := range h.Lines {
+				if text := strings.TrimSpace(string(l.Text)); text != "" && strings.IndexByte(op, l.Op) >= 0 {
+					ours[text] = l.Op == '+'
+				}
+			}
+		}
+	}
+	all, found := 0, 0
+	for _, mine := range ours {
+		if mine {
+			all++
+		}
+	}
+	for line := range bytes.Lines(content) {
+		if text := strings.TrimSpace(string(line)); ours[text] {
+			found, ours[text] = found+1, false
+		}
+	}
+	return found > 0 && 2*found >= all
 }
 
 // viewContents judges a set of which no receipt speaks, by the contents alone.
@@ -297,7 +310,7 @@ func (s *Site) viewUnlisted(k patchset.Set, v *SetView) {
 		switch {
 		case f.have == "" && f.err == nil:
 			fv.State = Missing
-		case names(f.data, k):
+		case names(f.data, k) || marked(f.data, k, p):
 			fv.State, foreign = Alien, true
 		case len(fit) > 0:
 			fv.State = Fits
@@ -309,7 +322,7 @@ func (s *Site) viewUnlisted(k patchset.Set, v *SetView) {
 	}
 	switch {
 	case foreign:
-		v.State, v.Reason = Foreign, "the text names the set's variable, but it is not the text of any variant"
+		v.State, v.Reason = Foreign, "the text names the set's variable or has its lines, but it is not a published text with a variant of ours"
 	case v.State == Unsupported:
 	case len(fit) == 0:
 		v.State, v.Reason = Unsupported, "the contents are in no release table and no variant fits them exactly"
@@ -354,6 +367,17 @@ func (s *Site) fitting(k patchset.Set) []patchset.Variant {
 		}
 	}
 	return all
+}
+
+// marked says whether a hunk of a variant stands in a text as we leave it.
+func marked(text []byte, k patchset.Set, path string) bool {
+	for _, v := range k.Variants {
+		f, ok := v.File(path)
+		if ok && slices.ContainsFunc(f.Reverse().Fit(text), func(h patchset.HunkState) bool { return h.Reason == patchset.Fits }) {
+			return true
+		}
+	}
+	return false
 }
 
 // names says whether a text names one of the set's variables.

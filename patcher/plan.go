@@ -204,7 +204,7 @@ func (w *planner) findBase(path string) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		if ok && traces(f.data, d) {
+		if ok && traces(f.data, d, e.Env) {
 			return nil, w.drift(path, "was edited after it was patched")
 		}
 	}
@@ -213,15 +213,29 @@ func (w *planner) findBase(path string) ([]byte, error) {
 }
 
 func (w *planner) drift(path, how string) error {
-	return &RefusedError{Code: "drift", Path: w.s.abs(path), Message: fmt.Sprintf("%s %s", w.s.abs(path), how), Hint: "sgpatch status" + w.s.flags() + "; then take the patch out with: sgpatch revert" + w.s.flags()}
+	return &RefusedError{Code: "drift", Path: w.s.abs(path), Message: fmt.Sprintf("%s %s", w.s.abs(path), how), Hint: "sgpatch status" + w.s.Flags() + "; then take the patch out with: sgpatch revert" + w.s.Flags()}
 }
 
-// flags repeats how the operator named this install, for hints.
-func (s *Site) flags() string {
+// Flags repeats how the operator named this install, for hints that can be
+// pasted into a shell.
+func (s *Site) Flags() string {
+	flags := ""
 	if s.In.Python != "" {
-		return " --python " + s.In.Python
+		flags = " --python " + quote(s.In.Python)
 	}
-	return " --root " + s.In.Root
+	if s.In.Python == "" || s.In.Told {
+		flags += " --root " + quote(s.In.Root)
+	}
+	return flags
+}
+
+// quote writes a path so that a shell reads it as one word.
+func quote(path string) string {
+	const plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-+:@%,="
+	if path != "" && strings.Trim(path, plain) == "" {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }
 
 // pristine fetches the content before us: kept, or by reversing our hunks.
@@ -252,7 +266,7 @@ func (w *planner) pristine(t Tracked) ([]byte, error) {
 // put plans one file of the install.
 func (w *planner) put(path string, want []byte, mtime time.Time) error {
 	f := w.s.file(path)
-	real, err := install.Resolve(w.s.abs(path))
+	real, err := install.Resolve(w.s.abs(path), w.s.root)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -310,7 +324,7 @@ func (w *planner) feasible() error {
 		if err == nil {
 			continue
 		}
-		hint := ""
+		hint := "make it replaceable (unmount what lies on it, chattr -i), then run this again"
 		if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
 			hint = "run it as the owner of the install, or with sudo"
 		}

@@ -20,7 +20,7 @@ func Recorded(root, python string) (install.Install, bool) {
 		return install.Install{}, false
 	}
 	r, err := parseReceipt(root, text)
-	if err != nil || (python != "" && python != r.Python.Path && python != r.Python.Executable) {
+	if err != nil || (python != "" && !install.SamePython(python, r.Python.Path) && !install.SamePython(python, r.Python.Executable)) {
 		return install.Install{}, false
 	}
 	in := install.Install{Root: root, Python: r.Python.Path, Release: install.Release(root), Site: r.Entry.Path, HasSite: r.Entry.Path != ""}
@@ -47,7 +47,7 @@ func (s *Site) Stale() string {
 		}
 	}
 	if e := r.Entry; e.Path != "" {
-		real, err := install.Resolve(e.Path)
+		real, err := install.Resolve(e.Path, s.root)
 		if (err != nil && !errors.Is(err, fs.ErrNotExist)) || real != e.Real || patchset.DigestOf(s.Entry) != e.Digest {
 			return e.Path + " is not as apply left it"
 		}

@@ -69,7 +69,13 @@ func (s *Site) foreignFinding(v SetView) Finding {
 				Hint:    "put the published file back: pip install --force-reinstall --no-deps sglang==" + orVersion(s.In.Release)}
 		}
 	}
-	return Finding{Code: "foreign", Severity: "warning", Message: v.Reason}
+	path := s.firstFile(k)
+	for _, f := range v.Files {
+		if f.State == Alien {
+			path = s.abs(f.Path)
+		}
+	}
+	return Finding{Code: "foreign", Severity: "warning", Path: path, Message: path + ": " + v.Reason + "; it stays as it is", Hint: "put the published file back: pip install --force-reinstall --no-deps sglang==" + orVersion(s.In.Release)}
 }
 
 // unrecorded plans for our bytes of which no receipt speaks (an image layer, a
@@ -171,7 +177,7 @@ func (w *planner) stay(t Tracked, sets []placed) error {
 	}
 	want, err := compose(base, sets)
 	if err != nil {
-		return &RefusedError{Code: "clash", Path: w.s.abs(t.Path), Message: fmt.Sprintf("%s: %v", w.s.abs(t.Path), err)}
+		return w.clash(t.Path, sets, err)
 	}
 	next := t
 	next.Want, next.Sets = patchset.DigestOf(want), setsOf(sets)
@@ -200,12 +206,13 @@ func (w *planner) undo(t Tracked, sets []placed) error {
 	}
 	data, touched := f.data, false
 	for _, p := range sets {
-		if !traces(data, p.file) {
+		e, _ := w.s.Receipt.Set(p.set)
+		if !traces(data, p.file, e.Env) {
 			continue
 		}
 		got, err := p.file.Reverse().Apply(data)
 		if err != nil {
-			return &RefusedError{Code: "drift", Path: name, Message: fmt.Sprintf("%s was edited inside our hunks after it was patched; they cannot be taken out exactly: %v", name, err), Hint: "put the published file back (pip install --force-reinstall --no-deps sglang==" + orVersion(w.s.In.Release) + "), then: sgpatch revert" + w.s.flags()}
+			return &RefusedError{Code: "drift", Path: name, Message: fmt.Sprintf("%s was edited inside our hunks after it was patched; they cannot be taken out exactly: %v", name, err), Hint: "put the published file back (pip install --force-reinstall --no-deps sglang==" + orVersion(w.s.In.Release) + "), then: sgpatch revert" + w.s.Flags()}
 		}
 		data, touched = got, true
 	}

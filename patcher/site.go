@@ -28,11 +28,12 @@ type Site struct {
 	Quick    bool   // judge by digests alone and leave the hunks out
 	root     string // real path of the root, its name in blocks and receipts
 
-	known   []patchset.Set
-	files   map[string]*file
-	stamp   string // receipt and journal, to see that neither moved meanwhile
-	diffs   map[patchset.Digest][]patchset.File
-	entryAt string // real path of the sitecustomize
+	known    []patchset.Set
+	files    map[string]*file
+	recorded bool   // there is a receipt, or a journal
+	stamp    string // receipt and journal, to see that neither moved meanwhile
+	diffs    map[patchset.Digest][]patchset.File
+	entryAt  string // real path of the sitecustomize
 }
 
 type file struct {
@@ -65,6 +66,7 @@ func openOnce(in install.Install, known []patchset.Set) (*Site, error) {
 		return nil, &DamagedError{filepath.Join(in.Root, txn.Folder), err}
 	}
 	s := &Site{In: in, known: known, files: map[string]*file{}, diffs: map[patchset.Digest][]patchset.File{}, stamp: stamp}
+	s.recorded = receipt != nil || journal != nil
 	if journal != nil {
 		if s.Pending, s.Since = txn.Interrupted(journal); s.Pending == "" {
 			s.Pending = "a command"
@@ -88,7 +90,7 @@ func (s *Site) readEntry() {
 	if s.In.Site == "" {
 		return
 	}
-	s.entryAt, _ = install.Resolve(s.In.Site)
+	s.entryAt, _ = install.Resolve(s.In.Site, s.root)
 	text, err := txn.ReadFile(s.In.Site, maxSource)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {

@@ -112,10 +112,7 @@ func orUnknown(s string) string {
 
 // standing says so if the set as a whole is not in place.
 func (v *Verdict) standing(r Request) {
-	s, flags := r.Site, ""
-	if r.Site.In.Python != "" {
-		flags = " --python " + r.Site.In.Python
-	}
+	s, flags := r.Site, r.Site.Flags()
 	switch v.View.State {
 	case patcher.Held:
 		if !v.View.Enabled && len(v.View.Files) > 0 {
@@ -151,8 +148,8 @@ func (v *Verdict) bytecode(ctx context.Context, r Request, f patcher.FileView, p
 		case err != nil:
 			v.say("warning", "bytecode", pyc, "%s cannot be read: %v", pyc, err)
 		case use == install.Unchecked:
-			v.fail("bytecode", pyc, "%s is unchecked-hash bytecode: Python runs it without a look at %s", pyc, path).Hint = "sgpatch apply " + v.View.ID + " clears it"
-		case use == install.Checked && in.Asked && patcher.Lacks(pyc, r.Site.Added(v.View, f.Path)) && !sameCode(ctx, in, pyc, path):
+			v.fail("bytecode", pyc, "%s is unchecked-hash bytecode: Python runs it without a look at %s", pyc, path).Hint = "sgpatch apply " + v.View.ID + r.Site.Flags() + " clears it"
+		case use == install.Checked && in.Asked && !r.Site.Quick && patcher.Lacks(pyc, r.Site.Added(v.View, f.Path)) && !sameCode(ctx, in, pyc, path):
 			v.fail("bytecode", pyc, "%s is not compiled from %s, but Python would run it", pyc, path).Hint = "remove it"
 		}
 	}
@@ -171,9 +168,9 @@ func (r Request) compiled(path string) []string {
 func sameCode(ctx context.Context, in install.Install, pyc, source string) bool {
 	const script = `import marshal, sys
 code = marshal.loads(open(sys.argv[1], "rb").read()[16:])
-want = compile(open(sys.argv[2], "rb").read(), code.co_filename, "exec", dont_inherit=True)
+want = compile(open(sys.argv[2], "rb").read(), code.co_filename, "exec", dont_inherit=True, optimize=int(sys.argv[3]))
 sys.exit(0 if code == want else 9)`
-	cmd, err := install.Command(ctx, in.Python, "-I", "-S", "-B", "-c", script, pyc, source)
+	cmd, err := install.Command(ctx, in.Python, "-I", "-S", "-B", "-c", script, pyc, source, "0"+in.Answer.Optimize)
 	if err != nil {
 		return false
 	}
@@ -207,7 +204,7 @@ func (v *Verdict) environment(r Request) {
 			where = "any sitecustomize"
 		}
 		f := v.fail("entry-missing", s.In.Site, "the entry of %s is not in %s, the sitecustomize that this interpreter imports", v.View.ID, where)
-		f.Hint = "sgpatch apply " + v.View.ID
+		f.Hint = "sgpatch apply " + v.View.ID + s.Flags()
 		if old := s.Receipt.Entry.Path; old != "" && old != s.In.Site {
 			f.Code, f.Message = "shadowed-sitecustomize", fmt.Sprintf("%s, and not %s with our entry, is the sitecustomize that this interpreter imports", where, old)
 		}
@@ -242,7 +239,7 @@ func (v *Verdict) absent(r Request, want patcher.EnvValue) {
 	case v.View.NoEnv:
 		v.fail("env-absent", "", "%s is absent: the code is in place, but nothing sets the variable (--no-env)", want.Name).Hint = "export " + want.Name + "=" + want.Value
 	default:
-		v.fail("env-absent", s.In.Site, "%s is absent in this interpreter", want.Name).Hint = "sgpatch apply " + v.View.ID
+		v.fail("env-absent", s.In.Site, "%s is absent in this interpreter", want.Name).Hint = "sgpatch apply " + v.View.ID + s.Flags()
 	}
 }
 
@@ -315,7 +312,11 @@ func isOption(arg, option string) bool {
 func Whole(s *patcher.Site) []Finding {
 	var all []Finding
 	if s.Pending != "" {
-		all = append(all, Finding{Code: "interrupted", Severity: "error", Path: filepath.Join(s.In.Root, ".sgpatch"), Message: "an " + s.Pending + " was interrupted here; the next command that writes puts it right", Hint: "sgpatch apply, or sgpatch revert"})
+		all = append(all, Finding{Code: "interrupted", Severity: "error", Path: filepath.Join(s.In.Root, ".sgpatch"), Message: "an " + s.Pending + " was interrupted here; the next command that writes puts it right", Hint: "sgpatch apply" + s.Flags() + ", or: sgpatch revert" + s.Flags()})
+	}
+	if l := s.In.Answer.Locations; s.In.Asked && !s.In.Gone && len(l) > 0 && !sameDir(filepath.Dir(l[0]), s.In.Root) {
+		all = append(all, Finding{Code: "copies", Severity: "error", Path: l[0], Message: fmt.Sprintf("this interpreter imports %s, and not the sglang in %s", l[0], s.In.Root), Hint: "take the other one off its path, or judge that one: sgpatch verify --python " + s.In.Python})
+		return all
 	}
 	for _, c := range s.In.Answer.Copies {
 		if c == s.In.Root || sameDir(c, s.In.Root) {

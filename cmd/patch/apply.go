@@ -68,9 +68,21 @@ func (r *Report) outcome(o *options, out patcher.Outcome) {
 	if out.Changed != nil {
 		r.Changed = out.Changed
 	}
-	s := out.Site
-	for _, v := range s.Views() {
-		if v.Enabled || slices.Contains(o.args, v.ID) || v.ID == defaultSet {
+	s, concerned := out.Site, o.args
+	if out.Plan != nil {
+		concerned = append(slices.Clone(concerned), out.Plan.Receipt.Last.Sets...)
+	}
+	if len(concerned) == 0 {
+		concerned = []string{defaultSet}
+	}
+	views := s.Views()
+	for _, id := range concerned { // a set that no one knows any more after its revert
+		if !slices.ContainsFunc(views, func(v patcher.SetView) bool { return v.ID == id }) {
+			views = append(views, patcher.SetView{ID: id, State: patcher.Absent})
+		}
+	}
+	for _, v := range views {
+		if v.Enabled || slices.Contains(concerned, v.ID) {
 			r.set(v, envAfter(s, v))
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"sgpatch/patcher"
 	"sgpatch/patcher/install"
+	"sgpatch/verify"
 )
 
 // verifyFast judges without starting an interpreter, by what apply recorded. If
@@ -41,12 +42,32 @@ func verifyFast(ctx context.Context, o *options) (*Report, error) {
 	}
 	site.Quick = true
 	site.In.Answer.Env = p.expected(readCommand(o.cmd))
-	site.In.Asked = true
-	o.judge(ctx, r, p, pythonCommand{})
-	if r.Exit == exitOK && o.hasCmd {
-		return r, o.start(r)
+	site.In.Asked = true // as good as: what it would say was recorded
+	c := readCommand(o.cmd)
+	if o.hasCmd {
+		o.recordedInterpreter(r, p, c)
 	}
-	return r, nil
+	o.judge(ctx, r, p)
+	if r.Exit != exitOK || !o.hasCmd {
+		return r, nil
+	}
+	if site.Moved() {
+		return r, slow(in.Root, "the records of %s changed while they were judged", in.Root)
+	}
+	return r, o.start(r)
+}
+
+// recordedInterpreter makes sure that CMD starts the interpreter that apply asked.
+func (o *options) recordedInterpreter(r *Report, p *place, c pythonCommand) {
+	py := p.site.Receipt.Python
+	switch {
+	case c.python == "":
+		r.find(o.wrapper(p))
+	case py.Path == "":
+		r.find(verify.Finding{Code: "other-interpreter", Severity: "error", Message: fmt.Sprintf("the command starts %s, and apply asked no interpreter", c.python), Hint: "sgpatch verify (without --fast) asks it"})
+	case !install.SamePython(c.python, py.Path) && !install.SamePython(c.python, py.Executable):
+		r.find(verify.Finding{Code: "other-interpreter", Severity: "error", Message: fmt.Sprintf("the command starts %s, but apply asked %s", c.python, py.Path), Hint: "sgpatch verify (without --fast) asks it"})
+	}
 }
 
 func slow(path, format string, args ...any) error {
@@ -68,7 +89,11 @@ func (o *options) recorded() (install.Install, error) {
 	var pythons []string
 	if o.python == "" {
 		pythons = install.Pythons()
-	} else if abs, err := filepath.Abs(o.python); err == nil {
+	} else {
+		abs, err := install.AbsPython(o.python)
+		if err != nil {
+			return install.Install{}, err
+		}
 		pythons = []string{abs}
 	}
 	for _, python := range pythons {
@@ -95,7 +120,7 @@ func unmoved(s *patcher.Site) error {
 	}
 	if dir, err := os.Getwd(); err == nil && dir != s.In.Root {
 		if _, err := os.Stat(filepath.Join(dir, "sglang", "__init__.py")); err == nil {
-			return slow(dir, "the working directory has an sglang of its own, which a server started here may import")
+			return slow(dir, "the working directory %s has an sglang of its own, which a server started here may import", dir)
 		}
 	}
 	return nil

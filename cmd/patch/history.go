@@ -76,7 +76,7 @@ func historyCommand(ctx context.Context, o *options) (*Report, error) {
 	r.Entries = []any{}
 	text, err := os.ReadFile(historyFile())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return r, err
+		return r, &patcher.RefusedError{Code: "history", Path: historyFile(), Message: "the history cannot be read: " + err.Error(), Hint: "SGPATCH_STATE_DIR names another folder"}
 	}
 	lines := bufio.NewScanner(bytes.NewReader(text))
 	lines.Buffer(nil, 16<<20)

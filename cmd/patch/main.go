@@ -62,8 +62,9 @@ func run(argv []string, stdout, stderr io.Writer) int {
 	}
 	c := lookup(argv[1])
 	if c == nil {
-		fmt.Fprintf(stderr, "sgpatch: there is no command %q\n\nsgpatch help lists the commands\n", argv[1])
-		return exitUsage
+		r := newReport(argv[1])
+		r.fail(usagef("there is no command %q", argv[1]))
+		return (&options{json: wantsJSON(argv)}).print(r, stdout, stderr)
 	}
 	o, err := parse(c, argv[2:])
 	if errors.Is(err, pflag.ErrHelp) {
@@ -73,7 +74,7 @@ func run(argv []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		r := newReport(c.name)
 		r.fail(err)
-		return (&options{json: slices.Contains(argv, "--json")}).print(r, stdout, stderr)
+		return (&options{json: wantsJSON(argv)}).print(r, stdout, stderr)
 	}
 	ctx, stop := context.Background(), func() {}
 	if c.name == "apply" || c.name == "revert" {
@@ -91,11 +92,22 @@ func run(argv []string, stdout, stderr io.Writer) int {
 	return o.print(r, stdout, stderr)
 }
 
+// wantsJSON looks for --json in a line that could not be parsed.
+func wantsJSON(argv []string) bool {
+	if i := slices.Index(argv, "--"); i >= 0 {
+		argv = argv[:i]
+	}
+	return slices.Contains(argv, "--json") || slices.Contains(argv, "--json=true")
+}
+
 // fail puts an error into a report: its exit code, its words and its way out.
 func (r *Report) fail(err error) {
 	r.Exit, r.Error = exitCode(err), err.Error()
 	var re *patcher.RefusedError
 	if errors.As(err, &re) {
+		if re.Hint == "" {
+			re.Hint = "sgpatch status"
+		}
 		r.Hint = re.Hint
 		r.find(patcher.Finding{Code: re.Code, Severity: "error", Message: re.Message, Hint: re.Hint, Path: re.Path, Line: re.Line})
 		return
@@ -172,8 +184,14 @@ func hint(err error) string {
 		dam  *patcher.DamagedError
 		set  *patcher.UnknownSetError
 		link *install.LinkError
+		py   *install.PythonError
+		load *loadError
 	)
 	switch {
+	case errors.As(err, &py):
+		return "name the interpreter that starts the server: --python PATH"
+	case errors.As(err, &load):
+		return "mend that patch set, or leave its folder out of --patches"
 	case errors.As(err, &link):
 		return "give this environment files of its own, as with: uv pip install --link-mode copy --force-reinstall --no-deps sglang==VERSION"
 	case errors.As(err, &busy):

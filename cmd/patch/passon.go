@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 )
 
@@ -18,7 +19,10 @@ const guard = "SGPATCH_PASSED_ON"
 
 // ours says whether a line given to the name patch is for this program.
 func ours(args []string) bool {
-	return len(args) > 0 && (lookup(args[0]) != nil || reserved(args[0]))
+	if len(args) == 0 || strings.HasPrefix(args[0], "-") {
+		return false
+	}
+	return lookup(args[0]) != nil || reserved(args[0])
 }
 
 // passOn execs the next patch on PATH that is not us.

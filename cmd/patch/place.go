@@ -47,7 +47,14 @@ func (o *options) find(ctx context.Context, q install.Query) (install.Install, e
 	case o.root != "" && o.python != "":
 		return install.FindAt(ctx, q, o.root)
 	case o.root != "":
-		return install.AtRoot(o.root, o.site)
+		site := o.site
+		if site == "" && (o.command.name == "verify" || o.command.name == "status") {
+			// looking may follow the receipt; what is to be changed has to be named
+			if in, ok := patcher.Recorded(o.root, ""); ok {
+				site = in.Site
+			}
+		}
+		return install.AtRoot(o.root, site)
 	}
 	return install.Find(ctx, q)
 }

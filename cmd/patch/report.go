@@ -26,8 +26,8 @@ type Report struct {
 	DryRun   bool             `json:"dry_run"`
 	Changed  []string         `json:"changed"`
 	Receipt  *patcher.Receipt `json:"receipt,omitempty"`
-	Entries  []any            `json:"entries,omitempty"` // history, list
-	Diff     string           `json:"diff,omitempty"`    // --diff, show
+	Entries  []any            `json:"entries,omitzero"` // history, list
+	Diff     string           `json:"diff,omitempty"`   // --diff, show
 	Error    string           `json:"error,omitempty"`
 	Hint     string           `json:"hint,omitempty"` // the next command, with Error
 

@@ -18,6 +18,11 @@ func revertCommand(ctx context.Context, o *options) (*Report, error) {
 	}
 	goal := patcher.Goal{Command: "revert", Revert: unique(o.args), Named: len(o.args) > 0, Told: o.site, Reason: o.reason, Result: o.result}
 	p.copies(r)
+	if o.purge {
+		if err := p.nothingElse(goal); err != nil {
+			return r, err
+		}
+	}
 	out, err := patcher.Converge(ctx, p.site, goal, patcher.Options{Dry: o.dry, Wait: o.wait})
 	r.outcome(o, out)
 	if err != nil {
@@ -37,23 +42,46 @@ func revertCommand(ctx context.Context, o *options) (*Report, error) {
 	return r, nil
 }
 
+// nothingElse refuses to take records away that other sets still need.
+func (p *place) nothingElse(g patcher.Goal) error {
+	for _, e := range p.site.Receipt.Sets {
+		if g.Named && !contains(g.Revert, e.ID) {
+			return &patcher.RefusedError{Code: "in-place", Path: p.site.In.Root, Message: fmt.Sprintf("%s is still in place in %s; its records cannot be taken away", e.ID, p.site.In.Root), Hint: "sgpatch revert --all --purge" + p.site.Flags()}
+		}
+	}
+	return nil
+}
+
 // stillOn says so if a switch stays on after the revert, and why.
 func (o *options) stillOn(r *Report, p *place, out patcher.Outcome) {
-	for _, k := range p.sets {
-		if _, still := out.Site.Receipt.Set(k.ID); still || out.Plan == nil {
-			continue
+	for _, name := range p.switches(out.Site) {
+		for _, h := range out.Site.ByHand([]string{name}) {
+			r.find(verify.Finding{Code: "gate-stays-on", Severity: "warning", Path: h.Path, Line: h.Number,
+				Message: fmt.Sprintf("%s stays set: by hand, in %s:%d", name, h.Path, h.Number), Hint: "take that line out"})
 		}
+		if given, ok := lookupEnv(name); ok && verify.On(given) {
+			r.find(verify.Finding{Code: "gate-stays-on", Severity: "warning", Message: fmt.Sprintf("%s=%s stays set: it is in the environment of this command", name, given), Hint: "unset " + name})
+		}
+	}
+}
+
+// switches lists those of all sets that are not in place after a revert; what
+// the receipt had before it counts, too.
+func (p *place) switches(after *patcher.Site) []string {
+	var all []string
+	for _, k := range p.sets {
 		for _, e := range k.Env {
-			if !e.Switch {
-				continue
-			}
-			for _, h := range out.Site.ByHand([]string{e.Name}) {
-				r.find(verify.Finding{Code: "gate-stays-on", Severity: "warning", Path: h.Path, Line: h.Number,
-					Message: fmt.Sprintf("%s stays set: by hand, in %s:%d", e.Name, h.Path, h.Number), Hint: "take that line out"})
-			}
-			if given, ok := lookupEnv(e.Name); ok && verify.On(given) {
-				r.find(verify.Finding{Code: "gate-stays-on", Severity: "warning", Message: fmt.Sprintf("%s=%s stays set: it is in the environment of this command", e.Name, given), Hint: "unset " + e.Name})
+			if _, still := after.Receipt.Set(k.ID); e.Switch && !still {
+				all = append(all, e.Name)
 			}
 		}
 	}
+	for _, s := range p.site.Receipt.Sets {
+		for _, e := range s.Env {
+			if _, still := after.Receipt.Set(s.ID); e.Switch && !still {
+				all = append(all, e.Name)
+			}
+		}
+	}
+	return unique(all)
 }

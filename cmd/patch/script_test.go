@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -259,31 +257,4 @@ func cmdBusy(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(err)
 	ts.Check(syscall.Flock(int(f.Fd()), syscall.LOCK_EX))
 	ts.Defer(func() { f.Close() })
-}
-
-// inProcess runs one command line in this process, for its report alone.
-func inProcess(t *testing.T, env []string, args ...string) (*Report, int) {
-	t.Helper()
-	for _, kv := range env {
-		name, value, _ := strings.Cut(kv, "=")
-		t.Setenv(name, value)
-	}
-	var stdout, stderr bytes.Buffer
-	code := run(append([]string{"sgpatch"}, args...), &stdout, &stderr)
-	r, err := decode(stdout.Bytes())
-	if err != nil {
-		t.Fatalf("sgpatch %v: %v\n%s%s", args, err, stdout.String(), stderr.String())
-	}
-	return r, code
-}
-
-func waitFor(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for range 200 {
-		if ok() {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	t.Fatal(what)
 }

@@ -16,6 +16,11 @@ func statusCommand(ctx context.Context, o *options) (*Report, error) {
 	if err != nil {
 		return r, err
 	}
+	for _, id := range o.args {
+		if err := p.exists(id); err != nil {
+			return r, err
+		}
+	}
 	for _, v := range p.site.Views() {
 		if len(o.args) == 0 || contains(o.args, v.ID) {
 			r.set(v, p.inForce(v))
@@ -34,6 +39,17 @@ func statusCommand(ctx context.Context, o *options) (*Report, error) {
 		r.find(verify.Finding{Code: "damaged-block", Severity: "warning", Path: p.site.In.Site, Message: fmt.Sprintf("%s: %v", p.site.In.Site, p.site.BlockErr)})
 	}
 	return r, nil
+}
+
+// exists says so if a set is neither known nor in place.
+func (p *place) exists(id string) error {
+	if _, ok := p.site.Known(id); ok {
+		return nil
+	}
+	if _, ok := p.site.Receipt.Set(id); ok {
+		return nil
+	}
+	return &patcher.UnknownSetError{ID: id, Known: ids(p.sets)}
 }
 
 // inForce is a set's variables as the interpreter has them, or without one as

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -43,6 +42,9 @@ func (o *options) print(r *Report, stdout, stderr io.Writer) int {
 
 func printError(r *Report, w io.Writer) {
 	fmt.Fprintln(w, "sgpatch: "+r.Error)
+	if in := r.Install; in != nil {
+		fmt.Fprintf(w, "(SGLang %s in %s, Python %s)\n", orDash(in.Release), in.Root, orDash(in.Python))
+	}
 	for _, f := range r.Findings {
 		if f.Message != r.Error && f.Severity != "note" {
 			fmt.Fprintf(w, "%s: %s\n", f.Severity, f.Message)
@@ -268,10 +270,4 @@ func (p printer) verdict(r *Report) {
 	} else {
 		p.line("%s", p.paint("31", "does not hold"))
 	}
-}
-
-// decode reads a report back, as a fleet does.
-func decode(text []byte) (*Report, error) {
-	var r Report
-	return &r, json.Unmarshal(text, &r)
 }

@@ -26,7 +26,7 @@ func verifyCommand(ctx context.Context, o *options) (*Report, error) {
 	}
 	for try := 1; ; try++ {
 		r := newReport("verify")
-		p, c, err := o.ask(ctx, r)
+		p, err := o.ask(ctx, r)
 		var many *install.ManyError
 		if errors.As(err, &many) { // that much can be judged: it does not hold
 			r.find(verify.Finding{Code: "copies", Severity: "error", Message: err.Error()})
@@ -36,7 +36,7 @@ func verifyCommand(ctx context.Context, o *options) (*Report, error) {
 		if err != nil {
 			return r, err
 		}
-		o.judge(ctx, r, p, c)
+		o.judge(ctx, r, p)
 		if r.Exit != exitOK || !o.hasCmd {
 			return r, nil
 		}
@@ -51,7 +51,7 @@ func verifyCommand(ctx context.Context, o *options) (*Report, error) {
 }
 
 // ask finds the install as CMD, or a server started here, would see it.
-func (o *options) ask(ctx context.Context, r *Report) (*place, pythonCommand, error) {
+func (o *options) ask(ctx context.Context, r *Report) (*place, error) {
 	c := readCommand(o.cmd)
 	q := install.Query{Here: true}
 	if c.python != "" {
@@ -62,7 +62,7 @@ func (o *options) ask(ctx context.Context, r *Report) (*place, pythonCommand, er
 	}
 	p, err := o.open(ctx, r, q)
 	if err != nil {
-		return nil, c, err
+		return nil, err
 	}
 	if slices.ContainsFunc(c.options, dropsSite) {
 		p.withoutSite()
@@ -70,7 +70,7 @@ func (o *options) ask(ctx context.Context, r *Report) (*place, pythonCommand, er
 	if o.hasCmd && o.root == "" {
 		err = o.sameInterpreter(ctx, r, p, c)
 	}
-	return p, c, err
+	return p, err
 }
 
 // dropsSite knows -S, alone or among other letters. Under it a Python sees no
@@ -92,27 +92,37 @@ func (p *place) withoutSite() {
 	}
 }
 
+func (o *options) wrapper(p *place) verify.Finding {
+	return verify.Finding{Code: "wrapper", Severity: "note", Message: fmt.Sprintf("%s is not a Python: %s was judged, whatever interpreter it starts", o.cmd[0], p.site.In.Python)}
+}
+
 // sameInterpreter makes sure that what is judged is what CMD starts.
 func (o *options) sameInterpreter(ctx context.Context, r *Report, p *place, c pythonCommand) error {
 	if c.python == "" {
-		r.find(verify.Finding{Code: "wrapper", Severity: "note", Message: fmt.Sprintf("%s is not a Python: %s was judged, whatever interpreter it starts", o.cmd[0], p.site.In.Python)})
+		r.find(o.wrapper(p))
 		return nil
 	}
 	a := p.site.In.Answer
-	if o.python == "" || c.python == p.site.In.Python || c.python == a.Executable {
+	if o.python == "" || install.SamePython(c.python, p.site.In.Python) || install.SamePython(c.python, a.Executable) {
 		return nil
 	}
 	other, err := install.Ask(ctx, install.Query{Python: c.python, Options: c.options, Script: c.script, Here: true})
 	if err != nil {
 		return err
 	}
-	if other.Prefix != a.Prefix || !slices.Equal(other.Locations, a.Locations) || other.Site != a.Site {
+	if !samePath(other.Prefix, a.Prefix) || !slices.EqualFunc(other.Locations, a.Locations, samePath) || !samePath(other.Site, a.Site) {
 		r.find(verify.Finding{Code: "other-interpreter", Severity: "error", Message: fmt.Sprintf("the command starts %s, but %s was judged", c.python, p.site.In.Python), Hint: "leave out --python, or name the one that the command starts"})
 	}
 	return nil
 }
 
-func (o *options) judge(ctx context.Context, r *Report, p *place, c pythonCommand) {
+func samePath(a, b string) bool {
+	x, errx := filepath.EvalSymlinks(a)
+	y, erry := filepath.EvalSymlinks(b)
+	return a == b || (errx == nil && erry == nil && x == y)
+}
+
+func (o *options) judge(ctx context.Context, r *Report, p *place) {
 	req := verify.Request{Site: p.site, Sets: o.args, Env: p.site.In.Answer.Env, Args: o.cmd, Given: lookupEnv}
 	if !p.site.In.Asked {
 		req.Env = p.filesOnly(r)
@@ -121,11 +131,9 @@ func (o *options) judge(ctx context.Context, r *Report, p *place, c pythonComman
 		req.Sets = p.inPlace()
 	}
 	for _, id := range req.Sets {
-		if _, ok := p.site.Known(id); !ok {
-			if _, ok := p.site.Receipt.Set(id); !ok {
-				r.fail(&patcher.UnknownSetError{ID: id, Known: ids(p.sets)})
-				return
-			}
+		if err := p.exists(id); err != nil {
+			r.fail(err)
+			return
 		}
 	}
 	for _, v := range verify.Judge(ctx, req) {
@@ -148,11 +156,7 @@ func (o *options) judge(ctx context.Context, r *Report, p *place, c pythonComman
 // gives counts, and nobody knows whether it is imported.
 func (p *place) filesOnly(r *Report) map[string]string {
 	r.find(verify.Finding{Code: "files-only", Severity: "note", Path: p.site.In.Root, Message: "no interpreter was asked: the files and the entry were judged, not what a server would see", Hint: "name the interpreter as well: --python PATH"})
-	env := map[string]string{}
-	for _, w := range p.site.Block.Wants(p.site.Root()) {
-		env[w.Name] = w.Value
-	}
-	return env
+	return p.expected(pythonCommand{})
 }
 
 // inPlace lists what verify means without a name; with nothing in place, the
@@ -174,13 +178,14 @@ func (p *place) inPlace() []string {
 func (o *options) start(r *Report) error {
 	path, err := exec.LookPath(o.cmd[0])
 	if err != nil {
-		return &patcher.RefusedError{Code: "command", Path: o.cmd[0], Message: fmt.Sprintf("%s cannot be started: %v", o.cmd[0], err)}
+		return &patcher.RefusedError{Code: "command", Path: o.cmd[0], Message: fmt.Sprintf("%s cannot be started: %v", o.cmd[0], err), Hint: "check the command behind --"}
 	}
 	if !o.quiet {
+		printer{w: os.Stderr, colour: o.colour(os.Stderr)}.findings(r.Findings)
 		fmt.Fprintln(os.Stderr, "sgpatch: all holds; starting "+o.cmd[0])
 	}
 	err = syscall.Exec(path, o.cmd, os.Environ())
-	return &patcher.RefusedError{Code: "command", Path: path, Message: fmt.Sprintf("%s cannot be started: %v", path, err)}
+	return &patcher.RefusedError{Code: "command", Path: path, Message: fmt.Sprintf("%s cannot be started: %v", path, err), Hint: "check the command behind --"}
 }
 
 // pythonCommand is what a command line says about the Python it starts.
@@ -217,10 +222,15 @@ func readCommand(cmd []string) pythonCommand {
 			c.script = arg
 			return c
 		case strings.HasPrefix(arg, "--"):
-			c.options = append(c.options, arg)
-			continue
+			continue // --help and --version start nothing that could be judged
 		}
 		flags, rest, kind := letters(arg[1:])
+		flags = strings.Map(func(r rune) rune {
+			if strings.ContainsRune("Vh?", r) {
+				return -1
+			}
+			return r
+		}, flags)
 		if flags != "" {
 			c.options = append(c.options, "-"+flags)
 		}

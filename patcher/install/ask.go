@@ -89,7 +89,7 @@ func Ask(ctx context.Context, q Query) (Answer, error) {
 	}
 	args := append(append([]string{}, q.Options...), "-c", probe, key, look)
 	if q.Script != "" {
-		args = append(args, filepath.Dir(realOr(q.Script)))
+		args = append(args, scriptDir(q.Script))
 	}
 	cmd, err := Command(ctx, q.Python, args...)
 	if err != nil {
@@ -108,6 +108,16 @@ func Ask(ctx context.Context, q Query) (Answer, error) {
 		return Answer{}, &PythonError{Python: q.Python, Err: err, Stderr: stderr.String()}
 	}
 	return parseAnswer(q.Python, key, stdout.String())
+}
+
+// scriptDir is what `python SCRIPT` puts at the head of sys.path: the directory
+// of the file, or the directory (or archive) that has a __main__.py itself.
+func scriptDir(script string) string {
+	real := realOr(script)
+	if st, err := os.Stat(real); (err == nil && st.IsDir()) || strings.HasSuffix(real, ".zip") || strings.HasSuffix(real, ".pyz") {
+		return real
+	}
+	return filepath.Dir(real)
 }
 
 func realOr(path string) string {

@@ -24,6 +24,7 @@ type Install struct {
 	SiteErr  error  // why no entry may be put into Site
 	Gone     bool   // no sglang any more, but records or a block name this root
 	Asked    bool   // an interpreter was asked
+	Told     bool   // the operator named Root
 	Answer   Answer
 }
 
@@ -74,7 +75,7 @@ func isFile(path string) bool {
 func Find(ctx context.Context, q Query) (Install, error) {
 	if q.Python != "" {
 		var err error
-		if q.Python, err = absPython(q.Python); err != nil {
+		if q.Python, err = AbsPython(q.Python); err != nil {
 			return Install{}, err
 		}
 		in, why, err := find(ctx, q)
@@ -119,7 +120,8 @@ func find(ctx context.Context, q Query) (Install, string, error) {
 	in := Install{Python: q.Python, Asked: true, Answer: a}
 	in.settle()
 	switch {
-	case len(a.Locations) == 0:
+	case len(a.Locations) == 0 || (len(a.Locations) == 1 && !isFile(filepath.Join(a.Locations[0], "__init__.py"))):
+		// not there, or a directory that pip left behind because of others' files
 		if q.Orphan != nil {
 			in.Root = q.Orphan(a)
 		}
@@ -128,13 +130,8 @@ func find(ctx context.Context, q Query) (Install, string, error) {
 		}
 		in.Gone = true
 		return in, "", nil
-	case len(a.Locations) > 1 || a.Origin == "" || a.Origin == "None":
-		if !isFile(filepath.Join(a.Locations[0], "__init__.py")) {
-			if len(a.Locations) > 1 {
-				return in, "", &ManyError{a.Locations}
-			}
-			return in, fmt.Sprintf("%s (%s has no __init__.py)", q.Python, a.Locations[0]), nil
-		}
+	case len(a.Locations) > 1 && !isFile(filepath.Join(a.Locations[0], "__init__.py")):
+		return in, "", &ManyError{a.Locations}
 	}
 	in.Root = filepath.Dir(a.Locations[0])
 	if filepath.Base(a.Locations[0]) != "sglang" {
@@ -188,22 +185,22 @@ func FindAt(ctx context.Context, q Query, root string) (Install, error) {
 	if err != nil {
 		return at, err
 	}
-	if q.Python, err = absPython(q.Python); err != nil {
+	if q.Python, err = AbsPython(q.Python); err != nil {
 		return Install{}, err
 	}
 	a, err := Ask(ctx, q)
 	if err != nil {
 		return Install{}, err
 	}
-	in := Install{Root: at.Root, Release: at.Release, Gone: at.Gone, Python: q.Python, Asked: true, Answer: a}
+	in := Install{Root: at.Root, Release: at.Release, Gone: at.Gone, Python: q.Python, Asked: true, Told: true, Answer: a}
 	in.settle()
 	in.Editable = in.checkout()
 	return in, nil
 }
 
-// absPython makes a path absolute without following it: a venv's python is a
+// AbsPython makes a path absolute without following it: a venv's python is a
 // link to its base, and not the same interpreter.
-func absPython(python string) (string, error) {
+func AbsPython(python string) (string, error) {
 	abs, err := filepath.Abs(python)
 	if !strings.ContainsRune(python, '/') {
 		abs, err = exec.LookPath(python)
@@ -212,6 +209,12 @@ func absPython(python string) (string, error) {
 		return "", &PythonError{Python: python, Err: err}
 	}
 	return abs, nil
+}
+
+// SamePython says whether two paths are the same interpreter: a venv has it
+// under several names in one directory, all leading to one file.
+func SamePython(a, b string) bool {
+	return a == b || (a != "" && b != "" && realOr(filepath.Dir(a)) == realOr(filepath.Dir(b)) && realOr(a) == realOr(b))
 }
 
 // checkout says whether the root is none of the interpreter's own directories.
@@ -227,7 +230,7 @@ func AtRoot(root, site string) (Install, error) {
 	if err != nil {
 		return Install{}, err
 	}
-	in := Install{Root: root, Release: Release(root), Site: site}
+	in := Install{Root: root, Release: Release(root), Site: site, Told: true}
 	if in.Site == "" {
 		in.Site = filepath.Join(root, "sitecustomize.py")
 	}

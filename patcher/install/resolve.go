@@ -19,11 +19,12 @@ func (e *LinkError) Error() string {
 }
 
 // Resolve follows the links of a path to the real file. A link into a package
-// cache is refused: writing there would change every environment. So is a link
+// cache is refused: writing there would change every environment; a tag that
+// covers the install's own root as well (uv puts one into a venv) is none. So is a link
 // made by a user who does not own what it leads to: as root we would write
 // where that user cannot. A path that does not exist resolves as far as its
 // directory; the error then is fs.ErrNotExist and the path is good.
-func Resolve(path string) (string, error) {
+func Resolve(path, root string) (string, error) {
 	real, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		if dir, derr := filepath.EvalSymlinks(filepath.Dir(path)); derr == nil {
@@ -37,7 +38,7 @@ func Resolve(path string) (string, error) {
 	if err != nil || real == path {
 		return real, err
 	}
-	if cache := cacheOf(real); cache != "" {
+	if cache := cacheOf(real); cache != "" && !strings.HasPrefix(realOr(root)+"/", cache+"/") {
 		return "", &LinkError{path, real, "that is the package cache " + cache + ", shared with other environments"}
 	}
 	return real, trusted(path, real)
