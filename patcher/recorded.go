@@ -6,21 +6,45 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"time"
 
 	"sgpatch/patcher/install"
-	"sgpatch/patcher/internal/txn"
 	"sgpatch/patcher/patchset"
 )
 
-// Recorded is the install at a root as its receipt describes it; no interpreter
-// is asked. python "" accepts the receipt of any.
-func Recorded(root, python string) (install.Install, bool) {
-	text, _, err := txn.Read(root)
-	if err != nil || text == nil {
-		return install.Install{}, false
+// OpenRecorded reads what is in place at a root as its receipt describes it; no
+// interpreter is asked. python "" accepts the receipt of any. It is nil if there
+// is no such receipt, or a damaged one.
+func OpenRecorded(root, python string) *Site {
+	for range 50 {
+		read, err := readRecords(root)
+		if err != nil || !read.found {
+			return nil
+		}
+		in, ok := read.receipt.install(root, python)
+		if !ok {
+			return nil
+		}
+		if s := newSite(in, nil, read); !s.Moved() {
+			return s
+		}
+		time.Sleep(2 * time.Millisecond)
 	}
-	r, err := parseReceipt(root, text)
-	if err != nil || (python != "" && !install.SamePython(python, r.Python.Path) && !install.SamePython(python, r.Python.Executable)) {
+	return nil
+}
+
+// RecordedEntry is the sitecustomize that the receipt of a root names, "" if
+// there is none.
+func RecordedEntry(root string) string {
+	read, err := readRecords(root)
+	if err != nil {
+		return ""
+	}
+	return read.receipt.Entry.Path
+}
+
+func (r *Receipt) install(root, python string) (install.Install, bool) {
+	if r.Root == "" || (python != "" && !install.SamePython(python, r.Python.Path) && !install.SamePython(python, r.Python.Executable)) {
 		return install.Install{}, false
 	}
 	in := install.Install{Root: root, Python: r.Python.Path, Release: install.Release(root), Site: r.Entry.Path, HasSite: r.Entry.Path != ""}

@@ -60,29 +60,48 @@ func Open(in install.Install, known []patchset.Set) (*Site, error) {
 }
 
 func openOnce(in install.Install, known []patchset.Set) (*Site, error) {
-	stamp := txn.Stamp(in.Root)
-	receipt, journal, err := txn.Read(in.Root)
+	read, err := readRecords(in.Root)
 	if err != nil {
-		return nil, &DamagedError{filepath.Join(in.Root, txn.Folder), err}
+		return nil, err
 	}
-	s := &Site{In: in, known: known, files: map[string]*file{}, diffs: map[patchset.Digest][]patchset.File{}, stamp: stamp}
-	s.recorded = receipt != nil || journal != nil
-	if journal != nil {
-		if s.Pending, s.Since = txn.Interrupted(journal); s.Pending == "" {
+	return newSite(in, known, read), nil
+}
+
+// records is what stands in .sgpatch.
+type records struct {
+	receipt *Receipt
+	found   bool   // there is a receipt, or a journal
+	journal []byte // nil if there is none
+	stamp   string
+}
+
+func readRecords(root string) (records, error) {
+	r := records{stamp: txn.Stamp(root)}
+	receipt, journal, err := txn.Read(root)
+	if err != nil {
+		return r, &DamagedError{filepath.Join(root, txn.Folder), err}
+	}
+	r.found, r.journal = receipt != nil || journal != nil, journal
+	r.receipt, err = parseReceipt(root, receipt)
+	return r, err
+}
+
+func newSite(in install.Install, known []patchset.Set, read records) *Site {
+	s := &Site{In: in, known: known, files: map[string]*file{}, diffs: map[patchset.Digest][]patchset.File{}, stamp: read.stamp, recorded: read.found, Receipt: read.receipt}
+	if read.journal != nil {
+		if s.Pending, s.Since = txn.Interrupted(read.journal); s.Pending == "" {
 			s.Pending = "a command"
 		}
 	}
+	var err error
 	if s.root, err = filepath.EvalSymlinks(in.Root); err != nil {
 		s.root = in.Root
-	}
-	if s.Receipt, err = parseReceipt(in.Root, receipt); err != nil {
-		return nil, err
 	}
 	s.readEntry()
 	for _, t := range s.Receipt.Files {
 		s.file(t.Path)
 	}
-	return s, nil
+	return s
 }
 
 // readEntry reads the sitecustomize and the block in it.

@@ -17,15 +17,12 @@ import (
 // that cannot be relied on any more it refuses (exit 3): nothing was judged.
 func verifyFast(ctx context.Context, o *options) (*Report, error) {
 	r := newReport("verify")
-	in, err := o.recorded()
+	site, err := o.recorded()
 	if err != nil {
 		return r, err
 	}
+	in := site.In
 	r.install(in)
-	site, err := patcher.Open(in, nil)
-	if err != nil {
-		return r, err
-	}
 	if err := unmoved(site); err != nil {
 		return r, err
 	}
@@ -75,16 +72,16 @@ func slow(path, format string, args ...any) error {
 }
 
 // recorded finds the install by its receipt alone.
-func (o *options) recorded() (install.Install, error) {
+func (o *options) recorded() (*patcher.Site, error) {
 	if o.root != "" {
 		root, err := filepath.Abs(o.root)
 		if err != nil {
-			return install.Install{}, err
+			return nil, err
 		}
-		if in, ok := patcher.Recorded(root, ""); ok {
-			return in, nil
+		if s := patcher.OpenRecorded(root, ""); s != nil {
+			return s, nil
 		}
-		return install.Install{}, slow(root, "no receipt in %s", root)
+		return nil, slow(root, "no receipt in %s", root)
 	}
 	var pythons []string
 	if o.python == "" {
@@ -92,18 +89,18 @@ func (o *options) recorded() (install.Install, error) {
 	} else {
 		abs, err := install.AbsPython(o.python)
 		if err != nil {
-			return install.Install{}, err
+			return nil, err
 		}
 		pythons = []string{abs}
 	}
 	for _, python := range pythons {
 		for root := range install.Roots(python) {
-			if in, ok := patcher.Recorded(root, python); ok {
-				return in, nil
+			if s := patcher.OpenRecorded(root, python); s != nil {
+				return s, nil
 			}
 		}
 	}
-	return install.Install{}, slow("", "no receipt found beside %s", strings.Join(pythons, ", "))
+	return nil, slow("", "no receipt found beside %s", strings.Join(pythons, ", "))
 }
 
 // unmoved refuses if what apply recorded is not what is there now.

@@ -50,9 +50,7 @@ func (o *options) find(ctx context.Context, q install.Query) (install.Install, e
 		site := o.site
 		if site == "" && (o.command.name == "verify" || o.command.name == "status") {
 			// looking may follow the receipt; what is to be changed has to be named
-			if in, ok := patcher.Recorded(o.root, ""); ok {
-				site = in.Site
-			}
+			site = patcher.RecordedEntry(o.root)
 		}
 		return install.AtRoot(o.root, site)
 	}

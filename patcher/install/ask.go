@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -22,6 +23,16 @@ import (
 
 //go:embed probe.py
 var probe string
+
+// script is the probe; what only an edit of the sitecustomize needs is left out
+// where nothing is edited.
+func script(here bool) string {
+	parts := strings.Split(probe, "# ----")
+	if here {
+		return parts[0] + "# ----" + parts[2]
+	}
+	return probe
+}
 
 // Query is one question to an interpreter.
 type Query struct {
@@ -46,6 +57,7 @@ type Answer struct {
 	Origin                         string            // sglang/__init__.py as found
 	Locations                      []string          // sglang's directories, several for a namespace package
 	Copies                         []string          // every directory on sys.path with an sglang package
+	Path                           []string          // sys.path, absolute
 	Purelib                        []string          // the interpreter's own site directories that are on sys.path
 	UserSite                       string
 	PythonPath                     []string
@@ -83,14 +95,14 @@ func Ask(ctx context.Context, q Query) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, askLimit)
 	defer cancel()
 	key := fmt.Sprintf("sgpatch-%016x", rand.Uint64()) // tells our lines from a sitecustomize's
-	look := "root"
-	if q.Here {
-		look = "here"
+	first := "-"
+	switch {
+	case q.Script != "":
+		first = scriptDir(q.Script)
+	case q.Here:
+		first = ""
 	}
-	args := append(append([]string{}, q.Options...), "-c", probe, key, look)
-	if q.Script != "" {
-		args = append(args, scriptDir(q.Script))
-	}
+	args := append(append([]string{}, q.Options...), "-c", script(q.Here), key, first)
 	cmd, err := Command(ctx, q.Python, args...)
 	if err != nil {
 		return Answer{}, err
@@ -107,7 +119,9 @@ func Ask(ctx context.Context, q Query) (Answer, error) {
 		}
 		return Answer{}, &PythonError{Python: q.Python, Err: err, Stderr: stderr.String()}
 	}
-	return parseAnswer(q.Python, key, stdout.String())
+	a, err := parseAnswer(q.Python, key, stdout.String())
+	a.conclude(q.Here)
+	return a, err
 }
 
 // scriptDir is what `python SCRIPT` puts at the head of sys.path: the directory
@@ -199,15 +213,15 @@ func parseAnswer(python, key, text string) (Answer, error) {
 			ended = true
 			continue
 		}
-		v := make([]string, len(words)-1)
-		for i, w := range words[1:] {
+		v := make([]string, len(words))
+		for i, w := range words {
 			b, err := hex.DecodeString(strings.TrimPrefix(w, "-"))
 			if err != nil {
 				return a, &PythonError{Python: python, Err: errors.New("its answer is garbled")}
 			}
 			v[i] = string(b)
 		}
-		a.take(words[0], v)
+		a.take(v[0], v[1:])
 	}
 	if !ended {
 		return a, &PythonError{Python: python, Err: errors.New("it gave no answer; is it a Python?")}
@@ -215,43 +229,71 @@ func parseAnswer(python, key, text string) (Answer, error) {
 	return a, nil
 }
 
+// width is how many values a fact has at least.
+var width = map[string]int{"python": 9, "flags": 3, "env": 2, "sglang": 1, "sitecustomize": 3, "broken": 1, "problem": 1}
+
 func (a *Answer) take(key string, v []string) {
+	if len(v) < width[key] {
+		return
+	}
 	switch key {
-	case "executable":
-		a.Executable = v[0]
-	case "prefix":
-		a.Prefix, a.BasePrefix = v[0], v[1]
-	case "version":
-		a.Version = v[0]
-	case "tag":
-		a.Tag, a.Optimize = v[0], v[1]
-	case "pycache":
-		a.PycachePrefix = v[0]
-	case "magic":
-		a.Magic, _ = hex.DecodeString(v[0])
+	case "python":
+		a.Executable, a.Prefix, a.BasePrefix, a.Version = v[0], v[1], v[2], v[3]
+		a.Tag, a.Optimize, a.PycachePrefix, a.UserSite = v[4], v[5], v[6], v[7]
+		a.Magic, _ = hex.DecodeString(v[8])
 	case "flags":
 		a.NoSite, a.Isolated, a.NoEnv = v[0] != "0", v[1] != "0", v[2] != "0"
 	case "env":
 		a.Env[v[0]] = v[1]
 	case "sglang":
 		a.Origin, a.Locations = v[0], v[1:]
-	case "copy":
-		a.Copies = append(a.Copies, v[0])
-	case "user":
-		a.UserSite = v[0]
+	case "path":
+		a.Path = v
 	case "purelib":
-		if v[1] == "1" {
-			a.Purelib = append(a.Purelib, v[0])
-		}
-	case "pythonpath":
-		a.PythonPath = append(a.PythonPath, v[0])
+		a.Purelib = v
 	case "sitecustomize":
 		a.Site, a.SiteLoaded, a.SiteIsFile = v[0], v[1] == "1", v[2] == "1"
 	case "broken":
 		a.SiteBroken = v[0]
-	case "othersite":
-		a.OtherSites = append(a.OtherSites, v[0])
 	case "problem":
 		a.Problems = append(a.Problems, v[0])
+	}
+}
+
+// conclude works out what the interpreter need not: it is waited for.
+func (a *Answer) conclude(here bool) {
+	base := "/"
+	if dir, err := os.Getwd(); here && err == nil {
+		base = dir
+	}
+	absolute := func(path string) string {
+		if filepath.IsAbs(path) {
+			return filepath.Clean(path)
+		}
+		return filepath.Join(base, path)
+	}
+	for i := range a.Locations {
+		a.Locations[i] = absolute(a.Locations[i])
+	}
+	for i, dir := range a.Path {
+		a.Path[i] = absolute(dir)
+		dir = a.Path[i]
+		if slices.Contains(a.Path[:i], dir) {
+			continue
+		}
+		if isFile(filepath.Join(dir, "sglang", "__init__.py")) {
+			a.Copies = append(a.Copies, dir)
+		}
+		for _, name := range []string{"sitecustomize.py", "sitecustomize/__init__.py"} {
+			if site := filepath.Join(dir, name); isFile(site) {
+				a.OtherSites = append(a.OtherSites, site)
+			}
+		}
+	}
+	a.Purelib = slices.DeleteFunc(a.Purelib, func(dir string) bool { return !slices.Contains(a.Path, filepath.Clean(dir)) })
+	for _, dir := range filepath.SplitList(a.Env["PYTHONPATH"]) {
+		if dir != "" && !a.NoEnv {
+			a.PythonPath = append(a.PythonPath, absolute(dir))
+		}
 	}
 }

@@ -263,16 +263,22 @@ func (d *Dir) keepAll(contents [][]byte, s *syncs) error {
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: objectsName, Err: err}
 	}
-	s.file(os.NewFile(uintptr(odir), objectsName))
+	dir, added := os.NewFile(uintptr(odir), objectsName), false
 	for _, data := range contents {
 		name := Digest(data)
 		if have, err := digestAt(odir, name); err == nil && have == name {
-			continue
+			continue // on disk since the commit that put it there
 		}
 		if err := putAt(odir, name, data, s); err != nil {
+			dir.Close()
 			return err
 		}
+		added = true
 	}
+	if !added {
+		return dir.Close()
+	}
+	s.file(dir)
 	return nil
 }
 
@@ -380,10 +386,7 @@ func Append(path string, line []byte) error {
 			line = append([]byte{'\n'}, line...)
 		}
 	}
-	if err := writeAll(f, append(line, '\n')); err != nil {
-		return err
-	}
-	return f.Sync()
+	return writeAll(f, append(line, '\n')) // not synced: the receipt beside the install is what counts
 }
 
 // Scratch makes an empty directory that only uid may enter.
