@@ -38,8 +38,9 @@ type Options struct {
 }
 
 // Converge brings an install to a goal, all of it or nothing. Everything is
-// judged before the lock is taken, so that a refusal leaves no trace, and again
-// under the lock, so that what is done was true when it was done.
+// judged before the lock is taken, so that a refusal leaves no trace; under the
+// lock it is judged again unless nothing has moved, and the commit compares
+// every target once more: what is done was true when it was done.
 func Converge(ctx context.Context, s *Site, g Goal, o Options) (Outcome, error) {
 	plan, err := s.Plan(g)
 	if err != nil && s.Pending == "" {
@@ -67,7 +68,7 @@ func Converge(ctx context.Context, s *Site, g Goal, o Options) (Outcome, error) 
 		return Outcome{Site: s}, err
 	}
 	defer unlock()
-	return s.locked(dir, g)
+	return s.locked(dir, g, plan)
 }
 
 // lockEntry locks the sitecustomize, which other roots may share.
@@ -85,19 +86,20 @@ func (s *Site) lockEntry(wait time.Duration) (func(), error) {
 	return txn.LockBeside(real, wait)
 }
 
-func (s *Site) locked(dir *txn.Dir, g Goal) (Outcome, error) {
+func (s *Site) locked(dir *txn.Dir, g Goal, plan *Plan) (Outcome, error) {
 	notes, err := s.recover(dir, g.Told)
 	if err != nil {
 		return Outcome{Site: s, Findings: notes}, &RecoverError{err}
 	}
 	for try := 0; ; try++ {
-		now, err := openOnce(s.In, s.known)
-		if err != nil {
-			return Outcome{Site: s, Findings: notes}, err
-		}
-		plan, err := now.Plan(g)
-		if err != nil {
-			return Outcome{Site: now, Findings: notes}, err
+		now := s
+		if plan == nil || try > 0 || s.Pending != "" || s.Moved() {
+			if now, err = openOnce(s.In, s.known); err != nil {
+				return Outcome{Site: s, Findings: notes}, err
+			}
+			if plan, err = now.Plan(g); err != nil {
+				return Outcome{Site: now, Findings: notes}, err
+			}
 		}
 		if plan.Empty() {
 			return now.outcome(plan, notes), nil
