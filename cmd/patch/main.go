@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -86,6 +87,9 @@ func run(argv []string, stdout, stderr io.Writer) int {
 	if r == nil {
 		r = newReport(c.name)
 	}
+	if err != nil && ctx.Err() != nil && len(r.Changed) == 0 {
+		err = fmt.Errorf("interrupted; nothing was changed: %w", context.Canceled)
+	}
 	if err != nil {
 		r.fail(err)
 	}
@@ -139,7 +143,7 @@ func exitCode(err error) int {
 		return exitBroken
 	case errors.As(err, &commit):
 		return commitCode(commit)
-	case refusal(err), denied(err):
+	case refusal(err), denied(err), errors.Is(err, fs.ErrNotExist):
 		return exitRefused
 	}
 	return exitFailed

@@ -418,3 +418,21 @@ func TestAppendClosesATornLine(t *testing.T) {
 		t.Error(st.Mode())
 	}
 }
+
+// FuzzJournal: one that is accepted has absolute paths and whole digests.
+func FuzzJournal(f *testing.F) {
+	f.Add([]byte(`{"schema":1,"id":"0123456789ab","receipt":"` + Digest(nil) + `","writes":[{"path":"/a","old":"` + Digest(nil) + `"}]}`))
+	f.Add([]byte(`{"schema":1,"id":"../../../../x"}`))
+	f.Add([]byte("{"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		j, err := parseJournal(text)
+		if err != nil {
+			return
+		}
+		for _, e := range j.Writes {
+			if !filepath.IsAbs(e.Path) || strings.ContainsRune(j.staged("x"), '/') || (e.Old != "" && !isDigest(e.Old)) {
+				t.Errorf("accepted %+v", e)
+			}
+		}
+	})
+}
