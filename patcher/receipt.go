@@ -37,15 +37,16 @@ type Receipt struct {
 
 // Python is the interpreter that apply asked.
 type Python struct {
-	Path          string `json:"path,omitempty"`
-	Executable    string `json:"executable,omitempty"`
-	Prefix        string `json:"prefix,omitempty"`
-	Version       string `json:"version,omitempty"`
-	Tag           string `json:"tag,omitempty"`
-	Magic         string `json:"magic,omitempty"`
-	PycachePrefix string `json:"pycache_prefix,omitempty"`
-	Size          int64  `json:"size,omitempty"`
-	Mtime         int64  `json:"mtime,omitempty"` // nanoseconds since 1970
+	Path          string   `json:"path,omitempty"`
+	Executable    string   `json:"executable,omitempty"`
+	Prefix        string   `json:"prefix,omitempty"`
+	Version       string   `json:"version,omitempty"`
+	Tag           string   `json:"tag,omitempty"`
+	Magic         string   `json:"magic,omitempty"`
+	PycachePrefix string   `json:"pycache_prefix,omitempty"`
+	Extensions    []string `json:"extensions,omitempty"`
+	Size          int64    `json:"size,omitempty"`
+	Mtime         int64    `json:"mtime,omitempty"` // nanoseconds since 1970
 }
 
 // EntryPlace is the sitecustomize that carries this install's entries.

@@ -2,9 +2,7 @@ package patcher
 
 import (
 	"encoding/hex"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"time"
 
@@ -48,7 +46,7 @@ func (r *Receipt) install(root, python string) (install.Install, bool) {
 		return install.Install{}, false
 	}
 	in := install.Install{Root: root, Python: r.Python.Path, Release: install.Release(root), Site: r.Entry.Path, HasSite: r.Entry.Path != ""}
-	in.Answer.Tag, in.Answer.Prefix = r.Python.Tag, r.Python.Prefix
+	in.Answer.Tag, in.Answer.Prefix, in.Answer.Extensions = r.Python.Tag, r.Python.Prefix, r.Python.Extensions
 	in.Answer.Magic, _ = hex.DecodeString(r.Python.Magic)
 	if in.Answer.PycachePrefix = os.Getenv("PYTHONPYCACHEPREFIX"); in.Answer.PycachePrefix == "" {
 		in.Answer.PycachePrefix = r.Python.PycachePrefix
@@ -71,8 +69,7 @@ func (s *Site) Stale() string {
 		}
 	}
 	if e := r.Entry; e.Path != "" {
-		real, err := install.Resolve(e.Path, s.root)
-		if (err != nil && !errors.Is(err, fs.ErrNotExist)) || real != e.Real || patchset.DigestOf(s.Entry) != e.Digest {
+		if s.entryAt != e.Real || patchset.DigestOf(s.Entry) != e.Digest {
 			return e.Path + " is not as apply left it"
 		}
 	}

@@ -50,8 +50,9 @@ type Query struct {
 type Answer struct {
 	Executable, Prefix, BasePrefix string
 	Version, Tag, Optimize         string
-	Magic                          []byte // of its bytecode files
-	PycachePrefix                  string // PYTHONPYCACHEPREFIX or -X pycache_prefix
+	Magic                          []byte   // of its bytecode files
+	Extensions                     []string // endings of extension modules, as ".cpython-312-x86_64-linux-gnu.so"
+	PycachePrefix                  string   // PYTHONPYCACHEPREFIX or -X pycache_prefix
 	NoSite, Isolated, NoEnv        bool
 	Env                            map[string]string // the environment after start-up
 	Origin                         string            // sglang/__init__.py as found
@@ -241,6 +242,8 @@ func (a *Answer) take(key string, v []string) {
 		a.Executable, a.Prefix, a.BasePrefix, a.Version = v[0], v[1], v[2], v[3]
 		a.Tag, a.Optimize, a.PycachePrefix, a.UserSite = v[4], v[5], v[6], v[7]
 		a.Magic, _ = hex.DecodeString(v[8])
+	case "extensions":
+		a.Extensions = v
 	case "flags":
 		a.NoSite, a.Isolated, a.NoEnv = v[0] != "0", v[1] != "0", v[2] != "0"
 	case "env":

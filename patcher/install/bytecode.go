@@ -93,14 +93,10 @@ func (a Answer) Shadow(source string) string {
 	if isFile(filepath.Join(stem, "__init__.py")) {
 		return filepath.Join(stem, "__init__.py")
 	}
-	for _, suffix := range []string{".so", ".abi3.so"} {
+	for _, suffix := range a.Extensions { // those of other interpreters are not looked at
 		if isFile(stem + suffix) {
 			return stem + suffix
 		}
-	}
-	// as in name.cpython-311-x86_64-linux-gnu.so; other interpreters do not look at it
-	if found, _ := filepath.Glob(stem + "." + a.Tag + "-*.so"); a.Tag != "" && len(found) > 0 {
-		return found[0]
 	}
 	return ""
 }

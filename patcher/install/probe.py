@@ -30,6 +30,7 @@ site = sys.modules.get("site")
 say("purelib", *getattr(site, "getsitepackages", list)())
 say("python", sys.executable, sys.prefix, sys.base_prefix, "%d.%d.%d" % sys.version_info[:3], sys.implementation.cache_tag or "", flags.optimize,
     getattr(sys, "pycache_prefix", None) or "", getattr(site, "USER_SITE", None) or "", sys.modules["_frozen_importlib_external"].MAGIC_NUMBER.hex())
+say("extensions", *sys.modules["_imp"].extension_suffixes())
 say("flags", flags.no_site, flags.isolated, flags.ignore_environment)
 for name, value in os.environ.items():
     say("env", name, value)
