@@ -110,16 +110,16 @@ func (w *planner) unrecorded(id string) error {
 
 // withdraw plans one tracked file without the hunks of the sets that go.
 func (w *planner) withdraw(t Tracked, out func(Enabled) bool) error {
-	go_, stay, err := w.split(t.Path, out)
+	leaving, staying, err := w.split(t.Path, out)
 	if err != nil {
 		return err
 	}
-	if len(go_) == 0 {
+	if len(leaving) == 0 {
 		w.next.Files = append(w.next.Files, t)
 		return nil
 	}
-	if len(stay) > 0 {
-		if err := w.stay(t, stay); err != nil {
+	if len(staying) > 0 {
+		if err := w.stay(t, staying); err != nil {
 			return err
 		}
 	}
@@ -128,7 +128,7 @@ func (w *planner) withdraw(t Tracked, out func(Enabled) bool) error {
 	switch {
 	case f.err != nil:
 		return &RefusedError{Code: "unreadable", Path: name, Message: fmt.Sprintf("%s cannot be read: %v", name, f.err)}
-	case f.have == t.Want && len(stay) == 0:
+	case f.have == t.Want && len(staying) == 0:
 		base, err := w.pristine(t)
 		if err != nil {
 			return err
@@ -141,7 +141,7 @@ func (w *planner) withdraw(t Tracked, out func(Enabled) bool) error {
 		w.p.note(Finding{Code: "pristine-again", Severity: "note", Path: name, Message: name + " is the published content again; it stays as it is"})
 		return nil
 	}
-	return w.undo(t, go_)
+	return w.undo(t, leaving)
 }
 
 func mtime(t Tracked) time.Time {
@@ -152,7 +152,7 @@ func mtime(t Tracked) time.Time {
 }
 
 // split sorts the sets that touch a path into those that go and those that stay.
-func (w *planner) split(path string, out func(Enabled) bool) (go_, stay []placed, err error) {
+func (w *planner) split(path string, out func(Enabled) bool) (leaving, staying []placed, err error) {
 	for _, e := range w.s.Receipt.Sets {
 		d, ok, err := w.s.touches(e, path)
 		if err != nil {
@@ -161,12 +161,12 @@ func (w *planner) split(path string, out func(Enabled) bool) (go_, stay []placed
 		switch {
 		case !ok:
 		case out(e):
-			go_ = append(go_, placed{e.ID, d})
+			leaving = append(leaving, placed{e.ID, d})
 		default:
-			stay = append(stay, placed{e.ID, d})
+			staying = append(staying, placed{e.ID, d})
 		}
 	}
-	return go_, stay, nil
+	return leaving, staying, nil
 }
 
 // stay records what a file shall be for the sets that remain.

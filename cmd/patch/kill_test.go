@@ -66,3 +66,29 @@ func TestKill(t *testing.T) {
 		t.Error("no command was hit")
 	}
 }
+
+// TestInterrupt: before the commit, Ctrl-C ends the command with 130 and
+// nothing changed, also while the interpreter is waited for.
+func TestInterrupt(t *testing.T) {
+	dir := t.TempDir()
+	slow := filepath.Join(dir, "python")
+	if err := os.WriteFile(slow, []byte("#!/bin/sh\n: >"+dir+"/started\nsleep 20\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0], "apply", "--python", slow)
+	cmd.Env = append(python.CleanEnv(), "SGPATCH_TEST_RUN=1", "SGPATCH_STATE_DIR="+dir)
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "started")); err == nil {
+			break
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+	cmd.Process.Signal(os.Interrupt)
+	cmd.Wait()
+	if got := cmd.ProcessState.ExitCode(); got != exitInterrupted {
+		t.Errorf("exit %d", got)
+	}
+}

@@ -101,7 +101,7 @@ func parse(c *command, argv []string) (*options, error) {
 		return nil, usageError{err}
 	}
 	o.args = f.Args()
-	return o, o.check2()
+	return o, o.validate()
 }
 
 func flagSet(c *command, o *options) *pflag.FlagSet {
@@ -115,7 +115,7 @@ func flagSet(c *command, o *options) *pflag.FlagSet {
 	return f
 }
 
-func (o *options) check2() error {
+func (o *options) validate() error {
 	switch o.color {
 	case "auto", "always", "never":
 	default:

@@ -98,6 +98,7 @@ func export(ts *testscript.TestScript, name string, e python.Env) {
 	ts.Setenv(name+"_py", e.Python)
 	ts.Setenv(name+"_site", e.Site)
 	ts.Setenv(name+"_lib", e.Lib)
+	ts.Setenv(name+"_tag", "cpython-"+strings.NewReplacer("python", "", ".", "").Replace(filepath.Base(e.Lib)))
 }
 
 // sglang DIR: lays the small SGLang down as an installer would.
