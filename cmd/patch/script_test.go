@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"sgpatch/fixtures/python"
+	"sgpatch/fixtures/snapshot"
 	"sgpatch/fixtures/tree"
 	"sgpatch/patcher/patchset"
 )
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 // TestStories drives the program through the archives under testdata/script:
 // each is one story, told from outside.
 func TestStories(t *testing.T) {
-	snaps := map[string]string{}
+	snaps := map[string]map[string]string{}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: false,
@@ -43,7 +43,7 @@ func TestStories(t *testing.T) {
 			"sglang": cmdSglang,
 			"table":  cmdTable,
 			"snap": func(ts *testscript.TestScript, neg bool, args []string) {
-				snaps[ts.Getenv("WORK")+args[0]] = snapshot(ts, args[1])
+				snaps[ts.Getenv("WORK")+args[0]] = snap(ts, args[1])
 			},
 			"same": func(ts *testscript.TestScript, neg bool, args []string) {
 				cmdSame(ts, snaps[ts.Getenv("WORK")+args[0]], neg, args[1])
@@ -134,47 +134,17 @@ func cmdTable(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(path, text, 0o644))
 }
 
-// snapshot is everything under a directory that a revert has to give back: type,
-// mode, owner, modification time, content. Records and bytecode are left out.
-func snapshot(ts *testscript.TestScript, dir string) string {
-	var b strings.Builder
-	root := ts.MkAbs(dir)
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		if err != nil {
-			return err
-		}
-		if d.IsDir() && (d.Name() == ".sgpatch" || d.Name() == "__pycache__") {
-			return fs.SkipDir
-		}
-		st, err := d.Info()
-		if err != nil {
-			return err
-		}
-		u := st.Sys().(*syscall.Stat_t)
-		fmt.Fprintf(&b, "%s %s %d:%d", path, st.Mode(), u.Uid, u.Gid)
-		switch {
-		case st.Mode().IsRegular():
-			data, err := os.ReadFile(path)
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(&b, " %d %s", st.ModTime().UnixNano(), patchset.DigestOf(data))
-		case st.Mode()&fs.ModeSymlink != 0:
-			to, _ := os.Readlink(path)
-			b.WriteString(" -> " + to)
-		}
-		b.WriteByte('\n')
-		return nil
-	})
-	ts.Check(err)
-	return b.String()
+func cmdSame(ts *testscript.TestScript, was map[string]string, neg bool, dir string) {
+	now := snap(ts, dir)
+	if d := snapshot.Differ(was, now); neg == (len(d) == 0) {
+		ts.Fatalf("%s: not the same (%v): %s", dir, !neg, cmp.Diff(was, now))
+	}
 }
 
-func cmdSame(ts *testscript.TestScript, was string, neg bool, dir string) {
-	now := snapshot(ts, dir)
-	if neg == (was == now) {
-		ts.Fatalf("%s: %s", dir, cmp.Diff(strings.Split(was, "\n"), strings.Split(now, "\n")))
-	}
+func snap(ts *testscript.TestScript, dir string) map[string]string {
+	all, err := snapshot.Of(ts.MkAbs(dir))
+	ts.Check(err)
+	return all
 }
 
 // replace FILE OLD NEW: an edit by somebody else; \n stands for a line end.
