@@ -42,6 +42,9 @@ func (w *planner) apply() error {
 		return err
 	}
 	w.next.Python = w.s.python()
+	if in := w.s.In; in.Editable && !in.Told && len(w.take) > 0 {
+		w.p.note(Finding{Code: "shared-root", Severity: "note", Path: in.Root, Message: in.Root + " is not this environment's own: every environment that imports sglang from there gets the code"})
+	}
 	return nil
 }
 

@@ -75,7 +75,7 @@ func (c *Checker) Prove(ctx context.Context, p patcher.Proof) error {
 	if err, ok := c.done[key]; ok {
 		return err
 	}
-	err = c.run(ctx, text, in)
+	err = c.run(ctx, text, texts(p), in)
 	if c.done == nil {
 		c.done = map[string]error{}
 	}
@@ -83,10 +83,19 @@ func (c *Checker) Prove(ctx context.Context, p patcher.Proof) error {
 	return err
 }
 
-func (c *Checker) run(ctx context.Context, text string, in []byte) error {
+// texts lists what a check executes, so that it runs as its owner.
+func texts(p patcher.Proof) []string {
+	all := []string{p.Root}
+	for path := range p.Staged {
+		all = append(all, filepath.Join(p.Root, path))
+	}
+	return all
+}
+
+func (c *Checker) run(ctx context.Context, text string, owned []string, in []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, checkLimit)
 	defer cancel()
-	cmd, err := install.Command(ctx, c.Python, "-I", "-B", "-c", text)
+	cmd, err := install.Command(ctx, c.Python, owned, "-I", "-B", "-c", text)
 	if err != nil {
 		return err
 	}

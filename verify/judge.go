@@ -170,7 +170,7 @@ func sameCode(ctx context.Context, in install.Install, pyc, source string) bool 
 code = marshal.loads(open(sys.argv[1], "rb").read()[16:])
 want = compile(open(sys.argv[2], "rb").read(), code.co_filename, "exec", dont_inherit=True, optimize=int(sys.argv[3]))
 sys.exit(0 if code == want else 9)`
-	cmd, err := install.Command(ctx, in.Python, "-I", "-S", "-B", "-c", script, pyc, source, "0"+in.Answer.Optimize)
+	cmd, err := install.Command(ctx, in.Python, []string{pyc, source}, "-I", "-S", "-B", "-c", script, pyc, source, "0"+in.Answer.Optimize)
 	if err != nil {
 		return false
 	}

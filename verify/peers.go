@@ -47,7 +47,7 @@ func Peers(ctx context.Context, in install.Install) []Finding {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	cmd, err := install.Command(ctx, in.Python, "-I", "-S", "-B", "-c", peers)
+	cmd, err := install.Command(ctx, in.Python, nil, "-I", "-S", "-B", "-c", peers)
 	if err != nil {
 		return bad("%v", err)
 	}

@@ -197,7 +197,7 @@ func hint(err error) string {
 	case errors.As(err, &load):
 		return "mend that patch set, or leave its folder out of --patches"
 	case errors.As(err, &link):
-		return "give this environment files of its own, as with: uv pip install --link-mode copy --force-reinstall --no-deps sglang==VERSION"
+		return link.Hint
 	case errors.As(err, &busy):
 		return "wait for the other sgpatch, or give more time: --lock-timeout 60s"
 	case errors.As(err, &none):

@@ -104,7 +104,7 @@ func Ask(ctx context.Context, q Query) (Answer, error) {
 		first = ""
 	}
 	args := append(append([]string{}, q.Options...), "-c", script(q.Here), key, first)
-	cmd, err := Command(ctx, q.Python, args...)
+	cmd, err := Command(ctx, q.Python, nil, args...)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -143,9 +143,10 @@ func realOr(path string) string {
 }
 
 // Command prepares a run of an interpreter in its own process group. Root runs
-// an interpreter that belongs to another user as that user: whoever can write
-// it could otherwise run anything as root.
-func Command(ctx context.Context, python string, args ...string) (*exec.Cmd, error) {
+// an interpreter that belongs to another user as that user, and also one that
+// is to execute texts of another user: whoever can write those could otherwise
+// run anything as root.
+func Command(ctx context.Context, python string, texts []string, args ...string) (*exec.Cmd, error) {
 	cmd := exec.CommandContext(ctx, python, args...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
@@ -153,7 +154,7 @@ func Command(ctx context.Context, python string, args ...string) (*exec.Cmd, err
 	if os.Geteuid() != 0 {
 		return cmd, nil
 	}
-	uid, gid, err := Owner(python, filepath.Dir(python), realOr(python))
+	uid, gid, err := Owner(append([]string{python, filepath.Dir(python), realOr(python)}, texts...)...)
 	if err != nil {
 		return nil, &PythonError{Python: python, Err: err}
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // LinkError says why a link is not followed.
-type LinkError struct{ Path, Target, Reason string }
+type LinkError struct{ Path, Target, Reason, Hint string }
 
 func (e *LinkError) Error() string {
 	return fmt.Sprintf("%s leads to %s: %s", e.Path, e.Target, e.Reason)
@@ -31,7 +31,7 @@ func Resolve(path, root string) (string, error) {
 			if _, lerr := os.Lstat(path); lerr != nil {
 				return filepath.Join(dir, filepath.Base(path)), fs.ErrNotExist
 			}
-			return "", &LinkError{path, "nothing", "the link dangles"}
+			return "", &LinkError{path, "nothing", "the link dangles", "reinstall SGLang, or remove the link"}
 		}
 		return path, fs.ErrNotExist
 	}
@@ -39,7 +39,7 @@ func Resolve(path, root string) (string, error) {
 		return real, err
 	}
 	if cache := cacheOf(real); cache != "" && !strings.HasPrefix(realOr(root)+"/", cache+"/") {
-		return "", &LinkError{path, real, "that is the package cache " + cache + ", shared with other environments"}
+		return "", &LinkError{path, real, "that is the package cache " + cache + ", shared with other environments", "give this environment files of its own, as with: uv pip install --link-mode copy --force-reinstall --no-deps sglang==VERSION"}
 	}
 	return real, trusted(path, real)
 }
@@ -79,14 +79,14 @@ func trusted(path, real string) error {
 		}
 		uid := st.Sys().(*syscall.Stat_t).Uid
 		if uid != 0 && uid != uint32(os.Geteuid()) && uid != owner {
-			return &LinkError{next, real, fmt.Sprintf("the link belongs to user %d, the file to user %d", uid, owner)}
+			return &LinkError{next, real, fmt.Sprintf("the link belongs to user %d, the file to user %d", uid, owner), "name the real directory (--root), or give the link to the owner of the file (chown -h)"}
 		}
 		to, err := os.Readlink(next)
 		if err != nil {
 			return err
 		}
 		if hops++; hops > 40 {
-			return &LinkError{path, real, "too many links"}
+			return &LinkError{path, real, "too many links", "name the real directory: --root"}
 		}
 		if filepath.IsAbs(to) {
 			at = "/"
