@@ -9,7 +9,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME ?= 30s
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: build demo test bench wheels releases fuzz lint install cases clean
+.PHONY: build demo test bench wheels releases fuzz lint install uninstall cases clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/sgpatch ./cmd/patch
@@ -45,7 +45,12 @@ cases: build
 install: build
 	install -d $(DESTDIR)$(PREFIX)/bin
 	install -m 0755 bin/sgpatch $(DESTDIR)$(PREFIX)/bin/sgpatch
-	ln -sf sgpatch $(DESTDIR)$(PREFIX)/bin/patch
+	@p=$(DESTDIR)$(PREFIX)/bin/patch; if [ "$$(readlink $$p)" = sgpatch ] || [ ! -e $$p ]; then ln -sf sgpatch $$p; \
+	else echo "$$p is not sgpatch and stays; sgpatch is installed under its own name"; fi
+
+uninstall:
+	@p=$(DESTDIR)$(PREFIX)/bin/patch; [ "$$(readlink $$p)" != sgpatch ] || rm $$p
+	rm -f $(DESTDIR)$(PREFIX)/bin/sgpatch
 
 clean:
 	rm -rf bin

@@ -304,8 +304,14 @@ func (w *planner) fitting(k patchset.Set) ([]patchset.Variant, error) {
 		misses, path := w.misses(v)
 		if len(misses) == 0 {
 			fit = append(fit, v)
-		} else if fewest < 0 || len(misses) < fewest {
-			fewest, why, bad = len(misses), misses, path
+			continue
+		}
+		n := len(misses)
+		if k.VariantOf(w.s.In.Release) == v.Name {
+			n = 0 // the one for the release that it says it is
+		}
+		if fewest < 0 || n < fewest {
+			fewest, why, bad = n, misses, path
 		}
 	}
 	if len(fit) > 0 {
@@ -327,9 +333,11 @@ func (w *planner) misses(v patchset.Variant) (why []string, path string) {
 		if w.s.file(f.Path).have == "" {
 			why = append(why, w.s.abs(f.Path)+": no such file")
 		} else {
-			for _, h := range f.Fit(w.base[f.Path]) {
-				if h.Reason != "" {
-					why = append(why, fmt.Sprintf("%s: hunk %d of %s: %s", w.s.abs(f.Path), h.Hunk, v.Name, h.Reason))
+			_, err := f.Place(w.base[f.Path])
+			var pe *patchset.PlaceError
+			if errors.As(err, &pe) {
+				for _, h := range pe.Hunks {
+					why = append(why, fmt.Sprintf("%s (variant %s)", strings.Replace(h.Error(), f.Path, w.s.abs(f.Path), 1), v.Name))
 				}
 			}
 		}

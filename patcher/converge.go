@@ -47,7 +47,7 @@ func Converge(ctx context.Context, s *Site, g Goal, o Options) (Outcome, error) 
 		return Outcome{Site: s}, err
 	}
 	if err == nil && (o.Dry || (plan.Empty() && s.Pending == "")) {
-		return s.outcome(plan, nil), nil
+		return s.outcome(plan, s.interrupted()), nil
 	}
 	if o.Dry {
 		return Outcome{Site: s}, err
@@ -56,14 +56,14 @@ func Converge(ctx context.Context, s *Site, g Goal, o Options) (Outcome, error) 
 		return Outcome{Site: s}, err
 	}
 	if _, serr := os.Stat(s.In.Root); errors.Is(serr, fs.ErrNotExist) || (s.In.Gone && !s.recorded) {
-		return s.withoutRecords(plan, err, o)
+		return s.withoutRecords(ctx, plan, err, o)
 	}
-	dir, err := txn.Lock(s.In.Root, o.Wait)
+	dir, err := txn.Lock(ctx, s.In.Root, o.Wait)
 	if err != nil {
 		return Outcome{Site: s}, err
 	}
 	defer dir.Close()
-	unlock, err := s.lockEntry(o.Wait)
+	unlock, err := s.lockEntry(ctx, o.Wait)
 	if err != nil {
 		return Outcome{Site: s}, err
 	}
@@ -72,7 +72,7 @@ func Converge(ctx context.Context, s *Site, g Goal, o Options) (Outcome, error) 
 }
 
 // lockEntry locks the sitecustomize, which other roots may share.
-func (s *Site) lockEntry(wait time.Duration) (func(), error) {
+func (s *Site) lockEntry(ctx context.Context, wait time.Duration) (func(), error) {
 	if s.In.Site == "" {
 		return func() {}, nil
 	}
@@ -83,7 +83,7 @@ func (s *Site) lockEntry(wait time.Duration) (func(), error) {
 	if _, err := os.Stat(filepath.Dir(real)); err != nil {
 		return func() {}, nil
 	}
-	return txn.LockBeside(real, wait)
+	return txn.LockBeside(ctx, real, wait)
 }
 
 func (s *Site) locked(dir *txn.Dir, g Goal, plan *Plan) (Outcome, error) {
@@ -122,6 +122,14 @@ func (s *Site) locked(dir *txn.Dir, g Goal, plan *Plan) (Outcome, error) {
 
 func (s *Site) commit(dir *txn.Dir, plan *Plan, g Goal) error {
 	return dir.Commit(g.Command, plan.Writes, plan.Keep, plan.Receipt.text())
+}
+
+// interrupted tells a dry run that its plan starts from half a commit.
+func (s *Site) interrupted() []Finding {
+	if s.Pending == "" {
+		return nil
+	}
+	return []Finding{{Code: "interrupted", Severity: "warning", Path: s.In.Root, Message: "a command (" + s.Pending + ") was interrupted here; it is put right first, and the plan may then be another one"}}
 }
 
 func (s *Site) outcome(plan *Plan, notes []Finding) Outcome {
@@ -165,11 +173,11 @@ func (s *Site) mayRecover(rel, path, told string) error {
 
 // withoutRecords takes out the entry of a root that is gone, or of which only
 // the block still speaks; no records are begun for that.
-func (s *Site) withoutRecords(plan *Plan, err error, o Options) (Outcome, error) {
+func (s *Site) withoutRecords(ctx context.Context, plan *Plan, err error, o Options) (Outcome, error) {
 	if err != nil {
 		return Outcome{Site: s}, err
 	}
-	unlock, err := s.lockEntry(o.Wait)
+	unlock, err := s.lockEntry(ctx, o.Wait)
 	if err != nil {
 		return Outcome{Site: s}, err
 	}
@@ -187,14 +195,14 @@ func (s *Site) withoutRecords(plan *Plan, err error, o Options) (Outcome, error)
 }
 
 // Purge takes the records of an install away, if nothing is in place any more.
-func (s *Site) Purge(wait time.Duration) error {
+func (s *Site) Purge(ctx context.Context, wait time.Duration) error {
 	if len(s.Receipt.Sets) > 0 {
 		return &RefusedError{Code: "in-place", Path: s.In.Root, Message: "sets are still in place; their records stay", Hint: "sgpatch revert --all --purge" + s.Flags()}
 	}
-	if receipt, journal, err := txn.Read(s.In.Root); err != nil || (receipt == nil && journal == nil) {
-		return err
+	if _, err := os.Lstat(filepath.Join(s.In.Root, txn.Folder)); errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	dir, err := txn.Lock(s.In.Root, wait)
+	dir, err := txn.Lock(ctx, s.In.Root, wait)
 	if err != nil {
 		return err
 	}

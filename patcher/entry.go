@@ -22,7 +22,8 @@ type blockVar = block.Var
 // entry plans the block in the sitecustomize that is imported, and takes this
 // root out of one that used to be.
 func (w *planner) entry() error {
-	if err := w.leaveOld(); err != nil {
+	left, err := w.leaveOld()
+	if err != nil {
 		return err
 	}
 	s := w.s
@@ -31,7 +32,7 @@ func (w *planner) entry() error {
 		return err
 	}
 	mine := len(s.Block.Wants(s.root)) > 0
-	w.next.Entry = EntryPlace{}
+	w.next.Entry = left
 	if len(want) == 0 && !mine && !w.strangers() {
 		if s.BlockErr != nil && s.Receipt.Entry.Real == s.entryAt && s.entryAt != "" {
 			return w.damagedBlock()
@@ -193,14 +194,30 @@ func (w *planner) remarks(text []byte) {
 	}
 	a := s.In.Answer
 	if s.In.Asked && s.In.HasSite && a.Prefix != a.BasePrefix && !strings.HasPrefix(s.In.Site, a.Prefix+"/") {
-		w.p.note(Finding{Code: "shared", Severity: "note", Path: s.In.Site, Message: s.In.Site + " is shared by every environment of this Python; the entry is harmless where SGLang is not patched"})
+		w.p.note(w.shared())
 	}
 	if real := w.next.Entry.Real; conffile(real) {
 		w.p.note(Finding{Code: "conffile", Severity: "note", Path: real, Message: real + " belongs to a Debian package; its upgrades will ask about the change: keep it, or revert before"})
 	}
 	if !s.In.Asked {
-		w.p.note(Finding{Code: "unproved-entry", Severity: "warning", Path: s.In.Site, Message: "nobody proved that " + s.In.Site + " is imported; name the interpreter with --python, or another file with --sitecustomize"})
+		w.p.note(Finding{Code: "unproved-entry", Severity: "warning", Path: s.In.Site, Message: "it was not checked whether " + s.In.Site + " is imported; name the interpreter with --python, or another file with --sitecustomize"})
 	}
+}
+
+// shared says who else gets the variables of an entry in a file of the base.
+func (w *planner) shared() Finding {
+	f := Finding{Code: "shared", Severity: "note", Path: w.s.In.Site}
+	var names []string
+	for _, e := range w.next.Sets {
+		for _, v := range e.Env {
+			names = append(names, v.Name)
+			if !v.Switch {
+				f.Severity = "warning" // it means something to other programs as well
+			}
+		}
+	}
+	f.Message = fmt.Sprintf("%s is shared by every environment of this Python: all of them get %s", w.s.In.Site, strings.Join(names, ", "))
+	return f
 }
 
 // conffile says whether dpkg keeps track of edits to a file.
@@ -226,36 +243,42 @@ func alive(root, file string) bool {
 // leaveOld withdraws this root from a sitecustomize that the receipt names and
 // that is not the one imported now. It is touched only where it lies inside the
 // root, is on the interpreter's path, or was named by the operator.
-func (w *planner) leaveOld() error {
+//
+// What it had to leave is returned, so that a revert remembers the place.
+func (w *planner) leaveOld() (left EntryPlace, err error) {
 	s, old := w.s, w.s.Receipt.Entry
 	if old.Real == "" || old.Real == s.entryAt {
-		return nil
-	}
-	if err := s.mayTouch(old.Real, w.g.Told); err != nil {
-		w.p.note(Finding{Code: "other-sitecustomize", Severity: "warning", Path: old.Path, Message: fmt.Sprintf("the entry stands in %s, which is not imported by this interpreter; it stays there", old.Path), Hint: "sgpatch revert --sitecustomize " + old.Path + s.Flags()})
-		return nil
+		return left, nil
 	}
 	text, err := os.ReadFile(old.Real)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return left, nil
 	}
 	if err != nil {
-		return err
+		return left, err
+	}
+	if s.mayTouch(old.Real, w.g.Told) != nil {
+		f := Finding{Code: "other-sitecustomize", Severity: "warning", Path: old.Path, Message: fmt.Sprintf("an older entry stands in %s, which this interpreter does not import; it stays there", old.Path), Hint: "take the lines between sgpatch's markers in that file out by hand"}
+		if len(w.next.Sets) == 0 {
+			f.Hint = "sgpatch revert --sitecustomize " + quote(old.Path) + s.Flags()
+		}
+		w.p.note(f)
+		return old, nil
 	}
 	b, err := block.Get(text)
 	if err != nil {
-		return &RefusedError{Code: "damaged-block", Path: old.Path, Message: fmt.Sprintf("%s: %v", old.Path, err), Hint: "take the lines between sgpatch's markers, and the markers, out by hand; then run this again"}
+		return left, &RefusedError{Code: "damaged-block", Path: old.Path, Message: fmt.Sprintf("%s: %v", old.Path, err), Hint: "take the lines between sgpatch's markers, and the markers, out by hand; then run this again"}
 	}
 	if !slices.Contains(b.Roots(), s.root) {
-		return nil
+		return left, nil
 	}
 	rest := b.Without(s.root)
 	out, err := block.Set(text, rest)
 	if err != nil {
-		return err
+		return left, err
 	}
 	w.putEntry(old.Path, old.Real, text, out, b.Made && len(rest.Entries) == 0)
-	return nil
+	return left, nil
 }
 
 // mayTouch says whether a record may name this file as a sitecustomize.

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"sort"
 	"strings"
+	"syscall"
 	"time"
 
 	"sgpatch/patcher/install"
@@ -324,13 +325,26 @@ func (w *planner) feasible() error {
 		if err == nil {
 			continue
 		}
-		hint := "make it replaceable (unmount what lies on it, chattr -i), then run this again"
-		if errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 {
-			hint = "run it as the owner of the install, or with sudo"
-		}
+		hint := w.wayOut(err, wr)
 		return &RefusedError{Code: "not-permitted", Path: w.p.Names[wr.Path], Message: fmt.Sprintf("%s cannot be replaced: %v", w.p.Names[wr.Path], err), Hint: hint}
 	}
 	return nil
+}
+
+// wayOut is what to do about a file that cannot be replaced.
+func (w *planner) wayOut(err error, wr txn.Write) string {
+	again := "sgpatch " + w.g.Command + w.s.Flags()
+	switch {
+	case errors.Is(err, syscall.EROFS):
+		return "mount it writable, then: " + again
+	case errors.Is(err, fs.ErrNotExist):
+		return "name a file in a directory that exists"
+	case errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0 && wr.Rel == "" && w.g.Command == "apply":
+		return "sudo " + again + "; or the code alone, and the variable in the launch script: " + again + " --no-env"
+	case errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0:
+		return "sudo " + again
+	}
+	return "make it replaceable (unmount what lies on it, chattr -i), then: " + again
 }
 
 func (s *Site) inside(real string) bool {

@@ -51,7 +51,7 @@ const maxSource = 128 << 20
 func Open(in install.Install, known []patchset.Set) (*Site, error) {
 	for range 50 {
 		s, err := openOnce(in, known)
-		if err != nil || !s.Moved() {
+		if err != nil || (!s.Moved() && (s.Pending == "" || !txn.Busy(in.Root))) {
 			return s, err
 		}
 		time.Sleep(2 * time.Millisecond) // a commit went through while we read; half of it is never reported as whole

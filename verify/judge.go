@@ -79,6 +79,7 @@ func (v *Verdict) say(severity, code, path, format string, args ...any) {
 
 func (v *Verdict) code(ctx context.Context, r Request) {
 	s := r.Site
+	again := "sgpatch apply " + v.View.ID + s.Flags()
 	for _, f := range v.View.Files {
 		path := filepath.Join(s.In.Root, f.Path)
 		switch f.State {
@@ -86,17 +87,17 @@ func (v *Verdict) code(ctx context.Context, r Request) {
 			v.bytecode(ctx, r, f, path)
 		case patcher.Pristine:
 			if v.View.Enabled {
-				v.fail("pristine-again", path, "%s is the content from before the patch again", path)
+				v.fail("pristine-again", path, "%s is the content from before the patch again", path).Hint = again
 			}
 		case patcher.Replaced:
-			v.fail("reinstalled", path, "%s is another content than the patched one; a reinstall took the patch away (release now: %s)", path, orUnknown(s.In.Release))
+			v.fail("reinstalled", path, "%s is another content than the patched one; a reinstall took the patch away (release now: %s)", path, orUnknown(s.In.Release)).Hint = again
 		case patcher.Edited:
-			v.fail("edited", path, "%s was edited after it was patched; our hunks are whole", path)
+			v.fail("edited", path, "%s was edited after it was patched; our hunks are whole", path).Hint = "sgpatch revert " + v.View.ID + s.Flags()
 		case patcher.Damaged:
-			v.fail("drift", path, "%s was edited inside our hunks after it was patched", path)
+			v.fail("drift", path, "%s was edited inside our hunks after it was patched", path).Hint = "sgpatch revert " + v.View.ID + s.Flags()
 		case patcher.Missing:
 			if v.View.Enabled {
-				v.fail("missing", path, "%s is gone", path)
+				v.fail("missing", path, "%s is gone", path).Hint = "sgpatch revert " + v.View.ID + s.Flags()
 			}
 		}
 	}
@@ -115,7 +116,7 @@ func (v *Verdict) standing(r Request) {
 	s, flags := r.Site, r.Site.Flags()
 	switch v.View.State {
 	case patcher.Held:
-		if !v.View.Enabled && len(v.View.Files) > 0 {
+		if !v.View.Enabled && len(v.View.Files) > 0 && s.Pending == "" {
 			v.say("note", "no-receipt", s.In.Root, "%s is in place in %s, but no receipt says so (an image layer, or a copied tree)", v.View.ID, s.In.Root)
 		}
 	case patcher.Absent:
@@ -191,10 +192,10 @@ func (v *Verdict) environment(r Request) {
 			v.absent(r, want)
 		case want.Switch && !On(have):
 			e.State = "off"
-			v.fail("env-off", "", "%s=%q is off (only 1 and true are on); it comes from %s", want.Name, have, e.From)
+			v.fail("env-off", "", "%s=%q is off (only 1 and true are on); it comes from %s", want.Name, have, e.From).Hint = "set it to 1, or unset it, where it comes from"
 		case !want.Switch && have != want.Value:
 			e.State = "other"
-			v.fail("env-other", "", "%s is %q, not %q; it comes from %s", want.Name, have, want.Value, e.From)
+			v.fail("env-other", "", "%s is %q, not %q; it comes from %s", want.Name, have, want.Value, e.From).Hint = "unset it where it comes from, or: sgpatch apply " + v.View.ID + " --env " + want.Name + "=VALUE" + r.Site.Flags()
 		}
 		v.Env = append(v.Env, e)
 	}
@@ -235,9 +236,9 @@ func (v *Verdict) absent(r Request, want patcher.EnvValue) {
 	switch s := r.Site; {
 	case v.View.State == patcher.Absent || v.View.State == patcher.Unsupported || v.View.State == patcher.Foreign:
 	case s.In.Answer.NoSite:
-		v.fail("env-dropped", "", "%s is absent: with -S no sitecustomize is imported", want.Name)
+		v.fail("env-dropped", "", "%s is absent: with -S no sitecustomize is imported", want.Name).Hint = "start Python without -S"
 	case v.View.NoEnv:
-		v.fail("env-absent", "", "%s is absent: the code is in place, but nothing sets the variable (--no-env)", want.Name).Hint = "export " + want.Name + "=" + want.Value
+		v.fail("env-absent", "", "%s is absent: the code is in place, but nothing sets the variable (--no-env)", want.Name).Hint = "export " + want.Name + "=1"
 	default:
 		v.fail("env-absent", s.In.Site, "%s is absent in this interpreter", want.Name).Hint = "sgpatch apply " + v.View.ID + s.Flags()
 	}
@@ -273,14 +274,14 @@ func (v *Verdict) void(r Request) {
 	for _, e := range k.Void.Env {
 		for _, name := range e.Names {
 			if value, ok := r.Env[name]; ok && hasOption(value, e.Option) {
-				v.fail("void", "", "%s=%s makes %s void: %s", name, value, v.View.ID, e.Reason)
+				v.fail("void", "", "%s=%s makes %s void: %s", name, value, v.View.ID, e.Reason).Hint = "take it out of " + name
 			}
 		}
 	}
 	for _, a := range k.Void.Args {
 		for _, got := range r.Args {
 			if isOption(got, a) {
-				v.fail("void", "", "%s in the command makes %s void", got, v.View.ID)
+				v.fail("void", "", "%s in the command makes %s void", got, v.View.ID).Hint = "leave it out of the command"
 			}
 		}
 	}
@@ -312,7 +313,7 @@ func isOption(arg, option string) bool {
 func Whole(s *patcher.Site) []Finding {
 	var all []Finding
 	if s.Pending != "" {
-		all = append(all, Finding{Code: "interrupted", Severity: "error", Path: filepath.Join(s.In.Root, ".sgpatch"), Message: "an " + s.Pending + " was interrupted here; the next command that writes puts it right", Hint: "sgpatch apply" + s.Flags() + ", or: sgpatch revert" + s.Flags()})
+		all = append(all, Finding{Code: "interrupted", Severity: "error", Path: filepath.Join(s.In.Root, ".sgpatch"), Message: "a command (" + s.Pending + ") was interrupted here; the next one that writes puts it right", Hint: "sgpatch apply" + s.Flags() + ", or: sgpatch revert" + s.Flags()})
 	}
 	if l := s.In.Answer.Locations; s.In.Asked && !s.In.Gone && len(l) > 0 && !sameDir(filepath.Dir(l[0]), s.In.Root) {
 		all = append(all, Finding{Code: "copies", Severity: "error", Path: l[0], Message: fmt.Sprintf("this interpreter imports %s, and not the sglang in %s", l[0], s.In.Root), Hint: "take the other one off its path, or judge that one: sgpatch verify --python " + s.In.Python})

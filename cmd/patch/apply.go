@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 
 	"sgpatch/patcher"
 	"sgpatch/patcher/install"
@@ -22,19 +23,26 @@ func applyCommand(ctx context.Context, o *options) (*Report, error) {
 	if len(ids) == 0 {
 		ids = []string{defaultSet}
 	}
+	for _, k := range pick(p.sets, ids) {
+		if o.noEnv && len(k.Variants) == 0 {
+			return r, usagef("%s has nothing but entries; --no-env would leave nothing of it", k.ID)
+		}
+	}
 	checker := o.checker(ctx, p)
 	goal := patcher.Goal{
 		Command: "apply", Apply: unique(ids), Named: len(o.args) > 0, Env: o.envValues(), NoEnv: o.noEnv, ListedOnly: o.listedOnly, Check: o.check,
-		Prove: func(proof patcher.Proof) error { return checker.Prove(ctx, proof) }, Told: o.site, Reason: o.reason,
+		Prove: func(proof patcher.Proof) error { return checker.Prove(ctx, proof) }, Told: o.told(), Reason: o.reason,
 	}
 	p.copies(r)
-	p.byHand(r, goal.Apply, "env-by-hand", "%s:%d sets %s already, by hand")
 	out, err := patcher.Converge(ctx, p.site, goal, patcher.Options{Dry: o.dry, Wait: o.wait})
 	r.outcome(o, out)
 	if err != nil {
 		return r, err
 	}
-	p.advice(r, goal.Apply)
+	p.byHand(r, out.Site, goal.Apply)
+	if len(out.Changed) > 0 {
+		p.advice(r, goal.Apply)
+	}
 	o.record(r, goal)
 	return r, nil
 }
@@ -111,19 +119,18 @@ func envAfter(s *patcher.Site, v patcher.SetView) []verify.EnvState {
 	return all
 }
 
-// byHand reports entries that somebody made by hand.
-func (p *place) byHand(r *Report, ids []string, code, format string) []patcher.Hand {
+// byHand reports entries that somebody made by hand. What the block sets first,
+// such a line may set otherwise; verify tells what is in force.
+func (p *place) byHand(r *Report, after *patcher.Site, ids []string) {
 	var names []string
 	for _, k := range pick(p.sets, ids) {
 		for _, e := range k.Env {
 			names = append(names, e.Name)
 		}
 	}
-	all := p.site.ByHand(names)
-	for _, h := range all {
-		r.find(verify.Finding{Code: code, Severity: "note", Path: h.Path, Line: h.Number, Message: fmt.Sprintf(format, h.Path, h.Number, h.Name)})
+	for _, h := range after.ByHand(names) {
+		r.find(verify.Finding{Code: "env-by-hand", Severity: "note", Path: h.Path, Line: h.Number, Message: fmt.Sprintf("%s:%d sets %s already, by hand: %s", h.Path, h.Number, h.Name, strings.TrimSpace(h.Text))})
 	}
-	return all
 }
 
 // advice tells what the manifest knows of this release; what it says of all

@@ -14,7 +14,14 @@ func planDiff(p *patcher.Plan) string {
 	var b strings.Builder
 	for _, w := range p.Writes {
 		if w.Old != w.New {
-			b.WriteString(unified(p.Names[w.Path], p.Before[w.Path], w.Data))
+			from, to := p.Names[w.Path], p.Names[w.Path]
+			if w.Old == "" {
+				from = "/dev/null"
+			}
+			if w.New == "" {
+				to = "/dev/null"
+			}
+			b.WriteString(unified(from, to, p.Before[w.Path], w.Data))
 		}
 	}
 	return b.String()
@@ -22,7 +29,7 @@ func planDiff(p *patcher.Plan) string {
 
 // unified compares two contents line by line. Bytes are widened to code points
 // first, because the library stumbles over anything that is not UTF-8.
-func unified(name string, before, after []byte) string {
+func unified(from, to string, before, after []byte) string {
 	d := dmp.New()
 	a, b, lines := d.DiffLinesToRunes(widen(before), widen(after))
 	ops := d.DiffCharsToLines(d.DiffMainRunes(a, b, false), lines)
@@ -32,7 +39,7 @@ func unified(name string, before, after []byte) string {
 			all = append(all, line{" +-"[(int(op.Type)+3)%3], narrow(text)})
 		}
 	}
-	return hunks(name, all)
+	return hunks(from, to, all)
 }
 
 type line struct {
@@ -59,29 +66,29 @@ func narrow(s string) string {
 const around = 3 // lines of context
 
 // hunks prints the changed lines with their context.
-func hunks(name string, all []line) string {
+func hunks(from, to string, all []line) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "--- %s\n+++ %s\n", name, name)
+	fmt.Fprintf(&b, "--- %s\n+++ %s\n", from, to)
 	oldAt, newAt := 1, 1
 	for i := 0; i < len(all); {
 		if all[i].op == ' ' {
 			oldAt, newAt, i = oldAt+1, newAt+1, i+1
 			continue
 		}
-		from := max(0, i-around)
-		to, quiet := i, 0
-		for to < len(all) && quiet <= 2*around {
-			if all[to].op == ' ' {
+		start := max(0, i-around)
+		end, quiet := i, 0
+		for end < len(all) && quiet <= 2*around {
+			if all[end].op == ' ' {
 				quiet++
 			} else {
 				quiet = 0
 			}
-			to++
+			end++
 		}
-		to -= max(0, quiet-around)
-		lead := i - from
-		nOld, nNew := write(&b, all[from:to], oldAt-lead, newAt-lead)
-		oldAt, newAt, i = oldAt-lead+nOld, newAt-lead+nNew, to
+		end -= max(0, quiet-around)
+		lead := i - start
+		nOld, nNew := write(&b, all[start:end], oldAt-lead, newAt-lead)
+		oldAt, newAt, i = oldAt-lead+nOld, newAt-lead+nNew, end
 	}
 	return b.String()
 }
@@ -94,6 +101,12 @@ func write(b *strings.Builder, part []line, oldAt, newAt int) (nOld, nNew int) {
 		if l.op != '-' {
 			nNew++
 		}
+	}
+	if nOld == 0 { // an empty side is numbered by the line before it
+		oldAt--
+	}
+	if nNew == 0 {
+		newAt--
 	}
 	fmt.Fprintf(b, "@@ -%d,%d +%d,%d @@\n", oldAt, nOld, newAt, nNew)
 	for _, l := range part {

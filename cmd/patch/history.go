@@ -26,7 +26,11 @@ func historyFile() string {
 	if dir == "" {
 		base := os.Getenv("XDG_STATE_HOME")
 		if base == "" {
-			base = filepath.Join(os.Getenv("HOME"), ".local", "state")
+			home := os.Getenv("HOME")
+			if home == "" {
+				_, home = install.Account(os.Geteuid())
+			}
+			base = filepath.Join("/", home, ".local", "state")
 		}
 		dir = filepath.Join(base, "sgpatch")
 	}

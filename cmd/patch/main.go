@@ -13,6 +13,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/pflag"
@@ -44,6 +45,8 @@ type command struct {
 	run              func(context.Context, *options) (*Report, error)
 }
 
+var errInterrupted = errors.New("interrupted; nothing was changed")
+
 // usageError is a mistake in the command line.
 type usageError struct{ error }
 
@@ -64,7 +67,11 @@ func run(argv []string, stdout, stderr io.Writer) int {
 	c := lookup(argv[1])
 	if c == nil {
 		r := newReport(argv[1])
-		r.fail(usagef("there is no command %q", argv[1]))
+		if strings.HasPrefix(argv[1], "-") {
+			r.fail(usagef("the command comes first, its flags behind it: sgpatch COMMAND %s", argv[1]))
+		} else {
+			r.fail(usagef("there is no command %q", argv[1]))
+		}
 		return (&options{json: wantsJSON(argv)}).print(r, stdout, stderr)
 	}
 	o, err := parse(c, argv[2:])
@@ -88,7 +95,7 @@ func run(argv []string, stdout, stderr io.Writer) int {
 		r = newReport(c.name)
 	}
 	if err != nil && ctx.Err() != nil && len(r.Changed) == 0 {
-		err = fmt.Errorf("interrupted; nothing was changed: %w", context.Canceled)
+		err = errInterrupted
 	}
 	if err != nil {
 		r.fail(err)
@@ -133,7 +140,7 @@ func exitCode(err error) int {
 		refused *patcher.RefusedError
 	)
 	switch {
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, errInterrupted):
 		return exitInterrupted
 	case errors.As(err, &use), errors.As(err, &set), errors.As(err, &env):
 		return exitUsage
@@ -143,7 +150,7 @@ func exitCode(err error) int {
 		return exitBroken
 	case errors.As(err, &commit):
 		return commitCode(commit)
-	case refusal(err), denied(err), errors.Is(err, fs.ErrNotExist):
+	case refusal(err), denied(err), errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 		return exitRefused
 	}
 	return exitFailed
@@ -192,6 +199,8 @@ func hint(err error) string {
 		load *loadError
 	)
 	switch {
+	case errors.Is(err, fs.ErrPermission) && !errors.As(err, &py):
+		return "run it as the owner of the install, or with sudo (name --python PATH then: the venv is not active under sudo)"
 	case errors.As(err, &py):
 		return "name the interpreter that starts the server: --python PATH"
 	case errors.As(err, &load):
@@ -206,8 +215,6 @@ func hint(err error) string {
 		return "put the published files back (pip install --force-reinstall --no-deps sglang==VERSION) and remove that record"
 	case errors.As(err, &set):
 		return "sgpatch list"
-	case errors.Is(err, syscall.EACCES), errors.Is(err, syscall.EPERM):
-		return "run it as the owner of the install, or with sudo"
 	case errors.Is(err, syscall.ENOSPC):
 		return "make room, then run it again"
 	case errors.As(err, &usageError{}):

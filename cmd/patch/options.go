@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -124,6 +125,8 @@ func (o *options) validate() error {
 	switch {
 	case o.hasCmd && o.command.name != "verify":
 		return usagef("%s takes no command behind --", o.command.name)
+	case len(o.args) > 0 && o.command.args == "":
+		return usagef("%s takes no arguments: %s", o.command.name, strings.Join(o.args, " "))
 	case o.hasCmd && len(o.cmd) == 0:
 		return usagef("there is no command behind --")
 	case o.site != "" && o.root == "" && o.command.name != "revert":
@@ -141,6 +144,18 @@ func (o *options) validate() error {
 		}
 	}
 	return nil
+}
+
+// told is the sitecustomize that the operator named, absolute, "" for none.
+func (o *options) told() string {
+	if o.site == "" {
+		return ""
+	}
+	abs, err := filepath.Abs(o.site)
+	if err != nil {
+		return o.site
+	}
+	return abs
 }
 
 func (o *options) envValues() map[string]string {

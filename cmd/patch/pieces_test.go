@@ -77,9 +77,9 @@ func TestUnifiedIsADiff(t *testing.T) {
 			t.Fatal(err)
 		}
 		cmd := exec.Command("patch", "-s", path)
-		cmd.Stdin = strings.NewReader(unified("file", []byte(old), []byte(want)))
+		cmd.Stdin = strings.NewReader(unified("file", "file", []byte(old), []byte(want)))
 		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%v: %s\n%s", err, out, unified("file", []byte(old), []byte(want)))
+			t.Fatalf("%v: %s\n%s", err, out, unified("file", "file", []byte(old), []byte(want)))
 		}
 		got, err := os.ReadFile(path)
 		if err != nil || string(got) != want {

@@ -16,7 +16,7 @@ func revertCommand(ctx context.Context, o *options) (*Report, error) {
 	if err != nil {
 		return r, err
 	}
-	goal := patcher.Goal{Command: "revert", Revert: unique(o.args), Named: len(o.args) > 0, Told: o.site, Reason: o.reason, Result: o.result}
+	goal := patcher.Goal{Command: "revert", Revert: unique(o.args), Named: len(o.args) > 0, Told: o.told(), Reason: o.reason, Result: o.result}
 	p.copies(r)
 	if o.purge {
 		if err := p.nothingElse(goal); err != nil {
@@ -37,7 +37,8 @@ func revertCommand(ctx context.Context, o *options) (*Report, error) {
 	}
 	o.record(r, goal)
 	if o.purge && !o.dry {
-		return r, out.Site.Purge(o.wait)
+		r.find(verify.Finding{Code: "purged", Severity: "note", Path: p.site.In.Root, Message: "the records in " + p.site.In.Root + "/.sgpatch are taken away"})
+		return r, out.Site.Purge(ctx, o.wait)
 	}
 	return r, nil
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -32,7 +33,7 @@ func TestMain(m *testing.M) {
 // TestStories drives the program through the archives under testdata/script:
 // each is one story, told from outside.
 func TestStories(t *testing.T) {
-	snaps := map[string]map[string]string{}
+	var snaps sync.Map // stories run side by side
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: false,
@@ -43,10 +44,11 @@ func TestStories(t *testing.T) {
 			"sglang": cmdSglang,
 			"table":  cmdTable,
 			"snap": func(ts *testscript.TestScript, neg bool, args []string) {
-				snaps[ts.Getenv("WORK")+args[0]] = snap(ts, args[1])
+				snaps.Store(ts.Getenv("WORK")+args[0], snap(ts, args[1]))
 			},
 			"same": func(ts *testscript.TestScript, neg bool, args []string) {
-				cmdSame(ts, snaps[ts.Getenv("WORK")+args[0]], neg, args[1])
+				was, _ := snaps.Load(ts.Getenv("WORK") + args[0])
+				cmdSame(ts, was.(map[string]string), neg, args[1])
 			},
 			"replace": cmdReplace,
 			"json":    cmdJSON,

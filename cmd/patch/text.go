@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"unicode"
 
 	"golang.org/x/term"
 
@@ -124,7 +125,7 @@ func (p printer) sets(r *Report) {
 		case s.Variant != "":
 			note = fmt.Sprintf("variant %s, unlisted content", s.Variant)
 		}
-		p.line("%-22s %-12s %s", s.ID, p.paint(stateColour[s.State], s.State), note)
+		p.line("%s", strings.TrimRight(fmt.Sprintf("%-22s %s %s", s.ID, p.paint(stateColour[s.State], fmt.Sprintf("%-12s", s.State)), note), " "))
 		if s.State == "unsupported" || s.State == "foreign" {
 			p.line("    %s", s.Reason)
 		}
@@ -146,7 +147,12 @@ func because(reason, result string) string {
 	if result != "" {
 		s += " (" + result + ")"
 	}
-	return s
+	return strings.Map(func(r rune) rune { // a reason is somebody's text, and this a terminal
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, s)
 }
 
 func (p printer) files(s SetReport) {
@@ -205,7 +211,7 @@ func (p printer) list(r *Report) {
 
 func (p printer) history(r *Report) {
 	if len(r.Entries) == 0 {
-		p.line("nothing was done on this machine yet")
+		p.line("nothing was done on this machine yet, as far as %s knows", historyFile())
 	}
 	for _, any := range r.Entries {
 		e := any.(HistoryEntry)

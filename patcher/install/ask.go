@@ -115,8 +115,11 @@ func Ask(ctx context.Context, q Query) (Answer, error) {
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	// something that a sitecustomize left running may hold the pipe open
 	if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
-		if ctx.Err() != nil {
+		switch cr := cmd.SysProcAttr.Credential; {
+		case ctx.Err() != nil:
 			err = fmt.Errorf("no answer within %s", askLimit)
+		case cr != nil:
+			err = fmt.Errorf("%w (it was started as user %d, who owns it)", err, cr.Uid)
 		}
 		return Answer{}, &PythonError{Python: q.Python, Err: err, Stderr: stderr.String()}
 	}
@@ -161,6 +164,7 @@ func Command(ctx context.Context, python string, texts []string, args ...string)
 	if uid == 0 {
 		return cmd, nil
 	}
+	// a failure to start is told with this: root is not stopped by modes, that user may be
 	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uid, Gid: gid}
 	cmd.Env = append(os.Environ(), "HOME="+home(uid))
 	return cmd, nil

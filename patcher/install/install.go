@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -114,6 +115,9 @@ func Find(ctx context.Context, q Query) (Install, error) {
 // find returns why not, in words, if this interpreter has no sglang.
 func find(ctx context.Context, q Query) (Install, string, error) {
 	a, err := Ask(ctx, q)
+	for try := 0; err == nil && try < 3 && gone(a.Site); try++ {
+		a, err = Ask(ctx, q) // somebody took it away between the answer and now
+	}
 	if err != nil {
 		return Install{}, "", err
 	}
@@ -140,6 +144,11 @@ func find(ctx context.Context, q Query) (Install, string, error) {
 	in.Editable = in.checkout()
 	in.Release = Release(in.Root, a.Purelib...)
 	return in, "", nil
+}
+
+func gone(path string) bool {
+	_, err := os.Lstat(path)
+	return strings.HasSuffix(path, ".py") && errors.Is(err, fs.ErrNotExist)
 }
 
 // settle decides which file the environment entry belongs into.

@@ -57,6 +57,16 @@ func (v Variant) File(path string) (File, bool) {
 	return v.Files[i], true
 }
 
+// VariantOf names the variant for a release of the table, "" for any other.
+func (s Set) VariantOf(release string) string {
+	for _, r := range s.Rows {
+		if r.Release == release {
+			return r.Variant
+		}
+	}
+	return ""
+}
+
 // UnsupportedReason returns why the set refuses a release, and whether it does.
 func (s Set) UnsupportedReason(release string) (string, bool) {
 	for _, span := range s.Unsupported {

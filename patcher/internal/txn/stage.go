@@ -32,6 +32,7 @@ func dress(dirfd int, base string, f *os.File, w Write) error {
 	fd := int(f.Fd())
 	old, err := unix.Openat(dirfd, base, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ENOENT) {
+		owner(dirfd).give(fd)
 		return errors.Join(unix.Fchmod(fd, uint32(w.Perm.Perm())), setTimes(fd, w.Mtime))
 	}
 	if err != nil {

@@ -1,6 +1,7 @@
 package txn
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -51,6 +52,16 @@ func Stamp(root string) string {
 		all = append(all, ';')
 	}
 	return string(all)
+}
+
+// Busy says whether a command is at work in a root at this moment.
+func Busy(root string) bool {
+	fd, err := unix.Open(filepath.Join(root, Folder, lockName), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return errors.Is(unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
 }
 
 // Object returns a replaced content by its digest, checked.
@@ -126,10 +137,10 @@ type Dir struct {
 
 // Lock creates <root>/.sgpatch if need be and takes its lock, waiting at most
 // wait. The lock goes with the process, whatever ends it.
-func Lock(root string, wait time.Duration) (*Dir, error) {
+func Lock(ctx context.Context, root string, wait time.Duration) (*Dir, error) {
 	deadline := time.Now().Add(wait)
 	for {
-		d, err := lockOnce(root, deadline, wait)
+		d, err := lockOnce(ctx, root, deadline, wait)
 		if err != nil || d != nil {
 			return d, err
 		}
@@ -137,18 +148,20 @@ func Lock(root string, wait time.Duration) (*Dir, error) {
 }
 
 // lockOnce returns nil, nil if the folder was purged while it waited.
-func lockOnce(root string, deadline time.Time, wait time.Duration) (*Dir, error) {
+func lockOnce(ctx context.Context, root string, deadline time.Time, wait time.Duration) (*Dir, error) {
 	fd, err := openOrMake(root)
 	if err != nil {
 		return nil, err
 	}
+	own := owner(fd)
 	lfd, err := unix.Openat(fd, lockName, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
 	if err != nil {
 		unix.Close(fd)
 		return nil, &fs.PathError{Op: "open", Path: filepath.Join(root, Folder, lockName), Err: err}
 	}
+	own.give(lfd)
 	d := &Dir{root: root, fd: fd, lock: os.NewFile(uintptr(lfd), lockName)}
-	if err := flock(lfd, deadline); err != nil {
+	if err := flock(ctx, lfd, deadline); err != nil {
 		d.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
 			return nil, &BusyError{Path: root, Wait: wait}
@@ -175,6 +188,10 @@ func openOrMake(root string) (int, error) {
 	if fd, err = openRecords(root); err != nil {
 		return -1, err
 	}
+	if rfd, err := unix.Open(root, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
+		owner(rfd).give(fd)
+		unix.Close(rfd)
+	}
 	if err := unix.Fchmod(fd, 0o755); err != nil { // whatever the umask
 		unix.Close(fd)
 		return -1, &fs.PathError{Op: "chmod", Path: path, Err: err}
@@ -199,14 +216,17 @@ func openOrMake(root string) (int, error) {
 }
 
 // flock polls, because a blocking flock knows no deadline.
-func flock(fd int, deadline time.Time) error {
+func flock(ctx context.Context, fd int, deadline time.Time) error {
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
 		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
 		if err == nil || errors.Is(err, unix.EINTR) {
 			if err == nil {
-				return nil
+				return ctx.Err()
 			}
 			continue
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
 		}
 		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(deadline) {
 			return err
@@ -217,13 +237,13 @@ func flock(fd int, deadline time.Time) error {
 
 // LockBeside locks the directory of a file that several roots share, so that no
 // lock file is left beside it. The function it returns unlocks.
-func LockBeside(path string, wait time.Duration) (func(), error) {
+func LockBeside(ctx context.Context, path string, wait time.Duration) (func(), error) {
 	dir := filepath.Dir(path)
 	fd, err := openDir(dir)
 	if err != nil {
 		return nil, err
 	}
-	err = flock(fd, time.Now().Add(wait))
+	err = flock(ctx, fd, time.Now().Add(wait))
 	switch {
 	case err == nil, errors.Is(err, unix.EBADF), errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ENOLCK):
 		// network file systems may not lock directories; the commit compares digests besides
@@ -263,6 +283,7 @@ func (d *Dir) keepAll(contents [][]byte, s *syncs) error {
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: objectsName, Err: err}
 	}
+	owner(d.fd).give(odir)
 	dir, added := os.NewFile(uintptr(odir), objectsName), false
 	for _, data := range contents {
 		name := Digest(data)
@@ -309,7 +330,28 @@ func writeNew(dirfd int, name string, data []byte, s *syncs) error {
 	}
 	f := os.NewFile(uintptr(fd), tmp)
 	s.file(f)
+	owner(dirfd).give(fd)
 	return errors.Join(writeAll(f, data), unix.Fchmod(fd, 0o644))
+}
+
+// ids is who a new file shall belong to.
+type ids struct{ uid, gid int }
+
+// owner is the owner of a directory. What root makes in somebody's install
+// belongs to them, who would otherwise be locked out of their own records; the
+// records are checked whenever they are read, whoever they belong to.
+func owner(dirfd int) ids {
+	var st unix.Stat_t
+	if os.Geteuid() != 0 || unix.Fstat(dirfd, &st) != nil {
+		return ids{-1, -1}
+	}
+	return ids{int(st.Uid), int(st.Gid)}
+}
+
+func (o ids) give(fd int) {
+	if o.uid > 0 {
+		unix.Fchown(fd, o.uid, o.gid) // of no consequence if the file system has no owners
+	}
 }
 
 // syncs collects what has to be on disk before a commit goes on. The disk does

@@ -1,6 +1,7 @@
 package txn
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -86,7 +87,7 @@ func (w *world) litter(t *testing.T) []string {
 
 func lock(t *testing.T, root string) *Dir {
 	t.Helper()
-	d, err := Lock(root, time.Second)
+	d, err := Lock(context.Background(), root, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -329,14 +330,14 @@ func TestJournalMayNotNameStrangers(t *testing.T) {
 func TestLock(t *testing.T) {
 	root := t.TempDir()
 	first := lock(t, root)
-	_, err := Lock(root, 20*time.Millisecond)
+	_, err := Lock(context.Background(), root, 20*time.Millisecond)
 	var busy *BusyError
 	if !errors.As(err, &busy) {
 		t.Fatal(err)
 	}
 	done := make(chan error)
 	go func() {
-		d, err := Lock(root, 5*time.Second)
+		d, err := Lock(context.Background(), root, 5*time.Second)
 		if err == nil {
 			err = d.Commit("apply", nil, nil, []byte("{}")) // after a purge it must have records of its own
 			d.Close()
@@ -364,7 +365,7 @@ func TestRecordsBehindALink(t *testing.T) {
 	if _, _, err := Read(root); err == nil {
 		t.Error("read")
 	}
-	if _, err := Lock(root, 0); err == nil {
+	if _, err := Lock(context.Background(), root, 0); err == nil {
 		t.Error("locked")
 	}
 	if entries, _ := os.ReadDir(other); len(entries) != 0 {
