@@ -101,7 +101,11 @@ func (w *planner) enable(k patchset.Set) error {
 	for _, e := range w.next.Sets {
 		other, _ := w.s.Known(e.ID)
 		if e.ID != k.ID && (slices.Contains(k.Conflicts, e.ID) || slices.Contains(other.Conflicts, k.ID)) {
-			return &RefusedError{Code: "conflict", Path: w.s.In.Root, Message: fmt.Sprintf("%s and %s exclude each other", k.ID, e.ID), Hint: "sgpatch revert " + e.ID + w.s.Flags()}
+			hint := "apply one of them: sgpatch apply " + k.ID + w.s.Flags()
+			if _, held := w.s.Receipt.Set(e.ID); held {
+				hint = "sgpatch revert " + e.ID + w.s.Flags()
+			}
+			return &RefusedError{Code: "conflict", Path: w.s.In.Root, Message: fmt.Sprintf("%s: %s and %s exclude each other", w.s.In.Root, k.ID, e.ID), Hint: hint}
 		}
 	}
 	was, held := w.s.Receipt.Set(k.ID)

@@ -65,7 +65,7 @@ func (c *Checker) Prove(ctx context.Context, p patcher.Proof) error {
 	case text == "":
 		text = compileOnly
 	case !c.Allow[p.Set.ID]:
-		return &patcher.RefusedError{Code: "check-not-allowed", Message: fmt.Sprintf("the contents are not in the release table of %s, and its check.py may not run", p.Set.ID), Hint: "read its check.py; if you trust it: --allow-check"}
+		return &patcher.RefusedError{Code: "check-not-allowed", Message: fmt.Sprintf("the check.py of %s would have to prove this patch, and may not run", p.Set.ID), Hint: "read its check.py; if you trust it: --allow-check"}
 	}
 	in, err := json.Marshal(request{p.Root, p.Staged, p.Pristine})
 	if err != nil {
@@ -118,7 +118,7 @@ func (c *Checker) run(ctx context.Context, text string, owned []string, in []byt
 	}
 	var v verdict
 	if jerr := json.Unmarshal(stdout.Bytes(), &v); jerr != nil {
-		return fmt.Errorf("the behaviour check gave no verdict (%v): %s", err, lastLine(stderr.String()))
+		return fmt.Errorf("the behaviour check gave no verdict: %s", orElse(lastLine(stderr.String()), "its output is no JSON object"))
 	}
 	if err != nil || !v.OK {
 		if len(v.Failures) == 0 {
@@ -127,6 +127,13 @@ func (c *Checker) run(ctx context.Context, text string, owned []string, in []byt
 		return errors.New(strings.Join(v.Failures, "; "))
 	}
 	return nil
+}
+
+func orElse(s, other string) string {
+	if s == "" {
+		return other
+	}
+	return s
 }
 
 func lastLine(s string) string {

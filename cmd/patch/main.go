@@ -124,6 +124,9 @@ func (r *Report) fail(err error) {
 		return
 	}
 	r.Hint = hint(err)
+	if r.Exit == exitUsage && r.Hint == "sgpatch help" && lookup(r.Command) != nil {
+		r.Hint += " " + r.Command
+	}
 	if r.Exit != exitUsage {
 		r.find(patcher.Finding{Code: "error", Severity: "error", Message: r.Error, Hint: r.Hint})
 	}
@@ -194,6 +197,7 @@ func hint(err error) string {
 		none *install.NotFoundError
 		dam  *patcher.DamagedError
 		set  *patcher.UnknownSetError
+		env  *patcher.UnknownEnvError
 		link *install.LinkError
 		py   *install.PythonError
 		load *loadError
@@ -213,7 +217,7 @@ func hint(err error) string {
 		return "name the interpreter that starts the server: --python PATH (or the install's directory: --root DIR)"
 	case errors.As(err, &dam):
 		return "put the published files back (pip install --force-reinstall --no-deps sglang==VERSION) and remove that record"
-	case errors.As(err, &set):
+	case errors.As(err, &set), errors.As(err, &env):
 		return "sgpatch list"
 	case errors.Is(err, syscall.ENOSPC):
 		return "make room, then run it again"

@@ -18,6 +18,11 @@ func TestReadCommand(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	for name, line := range map[string]string{"sglang": "#!" + dir + "/python3.12 -E", "tool": "#!/usr/bin/env -S python -s", "sh": "#!/bin/sh"} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(line+"\nimport sys\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
 	t.Setenv("PATH", dir)
 	for _, c := range []struct {
 		line, python, options, script string
@@ -37,6 +42,9 @@ func TestReadCommand(t *testing.T) {
 		{"pythonize -S", "", "", ""},
 		{"bash -c python", "", "", ""},
 		{"nothere -S", "", "", ""},
+		{"sglang serve -S", "python3.12", "-E", dir + "/sglang"},
+		{"tool", "python", "-s", dir + "/tool"},
+		{"sh -S", "", "", ""},
 	} {
 		got := readCommand(strings.Fields(c.line))
 		python := ""

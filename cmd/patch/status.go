@@ -71,6 +71,7 @@ type listEntry struct {
 	State    string             `json:"state,omitempty"`
 	Env      []patcher.EnvValue `json:"env"`
 	Results  []patchset.Result  `json:"results,omitempty"`
+	Variants int                `json:"variants"`
 	Notes    []string           `json:"notes,omitempty"`
 }
 
@@ -89,7 +90,7 @@ func listCommand(ctx context.Context, o *options) (*Report, error) {
 		r.find(verify.Finding{Code: "no-install", Severity: "note", Message: err.Error(), Hint: hint(err)})
 	}
 	for _, k := range sets {
-		e := listEntry{ID: k.ID, Version: k.Version, Title: k.Title, Releases: releases(k), Results: k.Results, Env: []patcher.EnvValue{}}
+		e := listEntry{ID: k.ID, Version: k.Version, Title: k.Title, Releases: releases(k), Variants: len(k.Variants), Results: k.Results, Env: []patcher.EnvValue{}}
 		for _, n := range k.Notes {
 			e.Notes = append(e.Notes, n.Text)
 		}

@@ -186,6 +186,8 @@ func (p printer) list(r *Report) {
 		p.line("%s %s  %s", e.ID, e.Version, e.Title)
 		if n := len(e.Releases); n > 0 {
 			p.line("    releases  %d, %s to %s", n, e.Releases[0], e.Releases[n-1])
+		} else if e.Variants > 0 {
+			p.line("    releases  none in a table; any content that its hunks fit")
 		} else {
 			p.line("    releases  all (environment only)")
 		}

@@ -197,14 +197,24 @@ type pythonCommand struct {
 
 // readCommand reads a command line as Python's own getopt does: single letters
 // may stand together (-Sc), -c and -m end the options.
+//
+// A script that starts with a line like #!/opt/venv/bin/python, as pip lays
+// "sglang" down, is a Python command, too.
 func readCommand(cmd []string) pythonCommand {
 	var c pythonCommand
-	if len(cmd) == 0 || !isPython(cmd[0]) {
+	if len(cmd) == 0 {
 		return c
 	}
 	path, err := exec.LookPath(cmd[0])
 	if err != nil {
 		return c
+	}
+	if !isPython(cmd[0]) {
+		line := shebang(path)
+		if len(line) == 0 || !isPython(line[0]) {
+			return c
+		}
+		return readCommand(append(line, append([]string{path}, cmd[1:]...)...))
 	}
 	if c.python, err = filepath.Abs(path); err != nil {
 		c.python = path
@@ -246,6 +256,27 @@ func readCommand(cmd []string) pythonCommand {
 		}
 	}
 	return c
+}
+
+// shebang is the command line that a script names for itself, without env.
+func shebang(path string) []string {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	head := make([]byte, 512)
+	n, _ := f.Read(head)
+	first, _, _ := strings.Cut(string(head[:n]), "\n")
+	line, ok := strings.CutPrefix(first, "#!")
+	words := strings.Fields(line)
+	if !ok || len(words) == 0 {
+		return nil
+	}
+	if filepath.Base(words[0]) == "env" {
+		words = slices.DeleteFunc(words[1:], func(w string) bool { return w == "-S" })
+	}
+	return words
 }
 
 // letters splits a cluster of single-letter options at one that takes a value.

@@ -214,6 +214,9 @@ func AbsPython(python string) (string, error) {
 	if !strings.ContainsRune(python, '/') {
 		abs, err = exec.LookPath(python)
 	}
+	if st, serr := os.Stat(abs); err == nil && serr == nil && st.IsDir() {
+		err = errors.New("that is a directory, not an interpreter")
+	}
 	if err != nil {
 		return "", &PythonError{Python: python, Err: err}
 	}
