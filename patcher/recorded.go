@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"sgpatch/patcher/install"
+	"sgpatch/patcher/internal/txn"
 	"sgpatch/patcher/patchset"
 )
 
@@ -14,7 +15,7 @@ import (
 // interpreter is asked. python "" accepts the receipt of any. It is nil if there
 // is no such receipt, or a damaged one.
 func OpenRecorded(root, python string) *Site {
-	for range 50 {
+	for range restless {
 		read, err := readRecords(root)
 		if err != nil || !read.found {
 			return nil
@@ -23,10 +24,10 @@ func OpenRecorded(root, python string) *Site {
 		if !ok {
 			return nil
 		}
-		if s := newSite(in, nil, read); !s.Moved() {
+		if s := newSite(in, nil, read); !s.Moved() && (s.Pending == "" || !txn.Busy(root)) {
 			return s
 		}
-		time.Sleep(2 * time.Millisecond)
+		time.Sleep(5 * time.Millisecond)
 	}
 	return nil
 }

@@ -46,15 +46,19 @@ type file struct {
 // maxSource bounds what is read of a file that is to be patched.
 const maxSource = 128 << 20
 
+// restless is how often a reader looks again, 5 ms apart, while commits go
+// through: two seconds, which the slowest disk does not need for one.
+const restless = 400
+
 // Open reads what is in place. It writes nothing. The error is a *DamagedError,
 // or one of the file system's.
 func Open(in install.Install, known []patchset.Set) (*Site, error) {
-	for range 50 {
+	for range restless {
 		s, err := openOnce(in, known)
 		if err != nil || (!s.Moved() && (s.Pending == "" || !txn.Busy(in.Root))) {
 			return s, err
 		}
-		time.Sleep(2 * time.Millisecond) // a commit went through while we read; half of it is never reported as whole
+		time.Sleep(5 * time.Millisecond) // a commit went through while we read; half of it is never reported as whole
 	}
 	return nil, fmt.Errorf("%s: the records do not come to rest", filepath.Join(in.Root, txn.Folder))
 }
