@@ -20,8 +20,7 @@ import (
 type Site struct {
 	In       install.Install
 	Receipt  *Receipt
-	Pending  string    // the command whose commit was interrupted, "" if none was
-	Since    time.Time // of the interrupted commit
+	Pending  string // the command whose commit was interrupted, "" if none was
 	Block    block.Block
 	BlockErr error  // the block is damaged
 	Entry    []byte // the sitecustomize, nil if there is none
@@ -93,7 +92,7 @@ func readRecords(root string) (records, error) {
 func newSite(in install.Install, known []patchset.Set, read records) *Site {
 	s := &Site{In: in, known: known, files: map[string]*file{}, diffs: map[patchset.Digest][]patchset.File{}, stamp: read.stamp, recorded: read.found, Receipt: read.receipt}
 	if read.journal != nil {
-		if s.Pending, s.Since = txn.Interrupted(read.journal); s.Pending == "" {
+		if s.Pending = txn.Interrupted(read.journal); s.Pending == "" {
 			s.Pending = "a command"
 		}
 	}

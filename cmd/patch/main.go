@@ -31,7 +31,6 @@ const (
 	exitVerdict     = 1
 	exitUsage       = 2
 	exitRefused     = 3
-	exitHost        = 4
 	exitFailed      = 5
 	exitBroken      = 6
 	exitInterrupted = 130

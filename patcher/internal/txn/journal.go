@@ -60,10 +60,10 @@ func isHex(s string) bool {
 }
 
 // Interrupted tells which command left a journal behind, "" for an unreadable one.
-func Interrupted(text []byte) (command string, started time.Time) {
+func Interrupted(text []byte) (command string) {
 	j, err := parseJournal(text)
 	if err != nil {
-		return "", time.Time{}
+		return ""
 	}
-	return j.Command, j.Started
+	return j.Command
 }
