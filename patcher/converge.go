@@ -158,7 +158,7 @@ func (s *Site) mayRecover(rel, path, told string) error {
 	if rel == "" {
 		return s.mayTouch(path, told)
 	}
-	if !filepath.IsLocal(rel) || filepath.Clean(rel) != rel || slices.Contains(filepath.SplitList(rel), txn.Folder) {
+	if !ofInstall(rel) {
 		return errors.New("that is not a path of this install")
 	}
 	real, err := install.Resolve(s.abs(rel), s.root)

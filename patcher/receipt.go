@@ -143,7 +143,7 @@ func (r *Receipt) check() error {
 		}
 	}
 	for _, f := range r.Files {
-		if !filepath.IsLocal(f.Path) || filepath.Clean(f.Path) != f.Path || slices.Contains(strings.Split(f.Path, "/"), txn.Folder) || strings.ContainsAny(f.Path, "\x00\n") {
+		if !ofInstall(f.Path) {
 			return fmt.Errorf("a file outside of the install: %q", f.Path)
 		}
 		if !isDigest(f.Pristine) || !isDigest(f.Want) {
@@ -154,6 +154,11 @@ func (r *Receipt) check() error {
 		return errors.New("the entry's file is not absolute")
 	}
 	return nil
+}
+
+// ofInstall says whether a record may name this path from the root.
+func ofInstall(path string) bool {
+	return filepath.IsLocal(path) && filepath.Clean(path) == path && !strings.ContainsAny(path, "\x00\n") && !slices.Contains(strings.Split(path, "/"), txn.Folder)
 }
 
 func isID(s string) bool {

@@ -40,6 +40,18 @@ func FuzzReceipt(f *testing.F) {
 	})
 }
 
+func TestRecordsNameFilesOfTheInstall(t *testing.T) {
+	for path, want := range map[string]bool{
+		"sglang/a.py": true, "a..py": true,
+		"": false, "/etc/passwd": false, "../a.py": false, "sglang/../../a.py": false, "sglang/./a.py": false, "sglang/": false,
+		".sgpatch/receipt.json": false, "sglang/.sgpatch/x": false, "a\nb": false, "a\x00b": false,
+	} {
+		if ofInstall(path) != want {
+			t.Errorf("%q: %v", path, !want)
+		}
+	}
+}
+
 func TestTraces(t *testing.T) {
 	diff := "--- a/m.py\n+++ b/m.py\n@@ -1,2 +1,5 @@\n import os\n+logger.warning(\n+    \"forced on %d GPUs\",\n+    GATE_OF_OURS)\n x = 1\n"
 	files, err := patchset.Parse("x.diff", []byte(diff))

@@ -35,8 +35,10 @@ func (o *options) print(r *Report, stdout, stderr io.Writer) int {
 		out = stderr // standard output belongs to CMD
 	}
 	if !o.quiet || r.Exit != exitOK {
-		p := printer{out, o.colour(out), o.verbose}
+		var text strings.Builder // written at once: other programs write to the same log
+		p := printer{&text, o.colour(out), o.verbose}
 		p.report(r)
+		io.WriteString(out, text.String())
 	}
 	return r.Exit
 }

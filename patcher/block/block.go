@@ -134,16 +134,23 @@ func pattern(text string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })
 }
 
+// mentions tells most lines apart from markers without an expression, which
+// takes longer to compile than everything else here together.
+func mentions(body []byte) bool {
+	return bytes.Contains(bytes.ToLower(body), []byte("sgpatch"))
+}
+
 // find looks for the one proper block.
 func find(text []byte) (place, error) {
 	var opening, closing line
 	for l := range lines(text) {
-		if !marker().Match(l.body) {
-			continue
-		}
-		_, _, opens := opened(string(l.body))
+		body := string(l.body)
+		_, _, opens := opened(body)
 		switch {
-		case !opens && string(l.body) != closingMarker:
+		case !opens && body != closingMarker:
+			if !mentions(l.body) || !marker().Match(l.body) {
+				continue
+			}
 			return place{}, damaged(l.number, "this looks like a marker line and is not one")
 		case opens && opening.number > 0:
 			return place{}, damaged(l.number, "a second opening marker (the first is in line %d)", opening.number)

@@ -116,11 +116,9 @@ func (b Block) normal() (Block, error) {
 	return out, nil
 }
 
-var lawful = pattern(`^[A-Za-z_][A-Za-z0-9_]*$`)
-
 func (e Entry) check() error {
 	switch {
-	case !lawful().MatchString(e.Name):
+	case !lawful(e.Name):
 		return &EntryError{e.Name, "not a name for a variable: letters, digits and _ only, no digit first"}
 	case strings.ContainsRune(e.Value, 0):
 		return &EntryError{e.Name, "a NUL in its value"}
@@ -131,4 +129,10 @@ func (e Entry) check() error {
 		}
 	}
 	return nil
+}
+
+// lawful says whether a variable's name needs no thought about how to write it.
+func lawful(name string) bool {
+	const letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz_"
+	return name != "" && strings.Contains(letters, name[:1]) && strings.Trim(name, letters+"0123456789") == ""
 }

@@ -144,7 +144,7 @@ func assignment(word string) (string, bool) {
 	word = strings.TrimPrefix(strings.TrimPrefix(word, "="), "${")
 	name, value, ok := strings.Cut(word, "=")
 	name = strings.TrimRight(name, "+:")
-	return name, ok && !strings.HasPrefix(value, "=") && lawful().MatchString(name)
+	return name, ok && !strings.HasPrefix(value, "=") && lawful(name)
 }
 
 // fishSets reads set -x N 1 and its kind; without -x nothing is exported.

@@ -1,6 +1,7 @@
 package patchset
 
 import (
+	"bytes"
 	"cmp"
 	"errors"
 	"fmt"
@@ -88,11 +89,13 @@ func (l *loader) read(file string, limit int64) ([]byte, error) {
 	if !info.Mode().IsRegular() {
 		return nil, l.at(file, bad("not a regular file"))
 	}
-	// The size that Stat tells is not believed: the file may grow.
-	text, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err != nil {
+	// The size that Stat tells is a hint and not believed: the file may grow.
+	var buf bytes.Buffer
+	buf.Grow(int(min(info.Size(), limit)) + bytes.MinRead)
+	if _, err := buf.ReadFrom(io.LimitReader(f, limit+1)); err != nil {
 		return nil, fmt.Errorf("%s: %w", l.name(file), err)
 	}
+	text := buf.Bytes()
 	if int64(len(text)) > limit {
 		return nil, l.at(file, bad("larger than %d KiB", limit>>10))
 	}

@@ -1,7 +1,6 @@
 package patchset
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,15 +11,15 @@ const tableHeader = "release\tpath\tpristine_sha256\tpatched_sha256\tvariant\n"
 // parseTable reads the release table of a set whose variants are known.
 func parseTable(text []byte, s Set) ([]Row, error) {
 	t := newTable(s)
-	for line := range bytes.Lines(text) {
+	for line := range strings.Lines(string(text)) { // rows share its memory
 		t.line++
 		if t.line == 1 {
-			if string(line) != tableHeader {
+			if line != tableHeader {
 				return nil, t.fail("the first line is not %q", tableHeader)
 			}
 			continue
 		}
-		if err := t.add(string(line)); err != nil {
+		if err := t.add(line); err != nil {
 			return nil, err
 		}
 	}
