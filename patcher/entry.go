@@ -148,8 +148,7 @@ func (w *planner) rewrite(want []block.Var) error {
 		w.next.Entry.Before, w.next.Entry.Mtime = s.entryBefore(real)
 		w.remarks(text)
 	}
-	w.putEntry(s.In.Site, real, s.Entry, text, s.Block.Made && len(b.Entries) == 0)
-	return nil
+	return w.putEntry(s.In.Site, real, s.Entry, text, s.Block.Made && len(b.Entries) == 0)
 }
 
 // entryBefore is the sitecustomize before there was a block in it, as far as
@@ -168,9 +167,9 @@ func (s *Site) entryBefore(real string) (patchset.Digest, int64) {
 
 // putEntry plans a sitecustomize; one that we made and that has nothing else in
 // it is removed.
-func (w *planner) putEntry(path, real string, old, text []byte, made bool) {
+func (w *planner) putEntry(path, real string, old, text []byte, made bool) error {
 	if bytes.Equal(old, text) && (old == nil) == (text == nil) {
-		return
+		return nil
 	}
 	wr := txn.Write{Path: real, New: string(patchset.DigestOf(text)), Data: text, Perm: 0o644}
 	if old != nil {
@@ -182,8 +181,12 @@ func (w *planner) putEntry(path, real string, old, text []byte, made bool) {
 	if made && len(text) == 0 {
 		wr.New, wr.Data = "", nil
 	}
-	wr.Stale = install.Bytecode(path, w.s.In.Answer.PycachePrefix)
+	var err error
+	if wr.Stale, err = w.s.behindLinks(install.Bytecode(path, w.s.In.Answer.PycachePrefix)); err != nil {
+		return err
+	}
 	w.add(wr, path, old)
+	return nil
 }
 
 // remarks says what else an edit of this file concerns.
@@ -277,8 +280,7 @@ func (w *planner) leaveOld() (left EntryPlace, err error) {
 	if err != nil {
 		return left, err
 	}
-	w.putEntry(old.Path, old.Real, text, out, b.Made && len(rest.Entries) == 0)
-	return left, nil
+	return left, w.putEntry(old.Path, old.Real, text, out, b.Made && len(rest.Entries) == 0)
 }
 
 // mayTouch says whether a record may name this file as a sitecustomize.

@@ -174,9 +174,9 @@ func (c *commit) replace(w Write) error {
 	switch w.New {
 	case w.Old: // only its bytecode goes
 	case "":
-		err = unix.Unlinkat(fd, base, 0)
+		err = unlinkat(fd, base)
 	default:
-		err = unix.Renameat(fd, c.journal.staged(base), fd, base)
+		err = renameat(fd, c.journal.staged(base), base)
 	}
 	if err != nil {
 		return &CommitError{Path: w.Path, Step: "rename", Err: err}
@@ -185,10 +185,21 @@ func (c *commit) replace(w Write) error {
 	return clearStale(w.Path, w.Stale)
 }
 
-// clearStale removes bytecode that would hide the change of a source.
+// clearStale removes bytecode that would hide the change of a source. Its
+// directory is opened without following a link: whoever owns the install could
+// put one there that leads root somewhere else.
 func clearStale(path string, stale []string) error {
 	for _, p := range stale {
-		if err := unix.Unlink(p); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
+		dir, base := split(p)
+		fd, err := openDir(dir)
+		if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) {
+			continue
+		}
+		if err == nil {
+			err = unlinkat(fd, base)
+			unix.Close(fd)
+		}
+		if err != nil {
 			return &CommitError{Path: path, Step: "remove stale bytecode " + p, Err: err}
 		}
 	}
@@ -199,15 +210,15 @@ func clearStale(path string, stale []string) error {
 // journal away.
 func (c *commit) finish() error {
 	d := c.dir
-	if err := unix.Renameat(d.fd, receiptName+suffix, d.fd, receiptName); err != nil {
+	if err := renameat(d.fd, receiptName+suffix, receiptName); err != nil {
 		return &CommitError{Path: filepath.Join(d.root, Folder, receiptName), Step: "rename", Err: err}
 	}
-	if err := unix.Fsync(d.fd); err != nil {
+	if err := fsyncfd(d.fd); err != nil {
 		return &CommitError{Path: filepath.Join(d.root, Folder), Step: "sync", Err: err}
 	}
 	// One that comes back after a power cut, or cannot be removed, is found with
 	// its receipt in place and tidied up by the next command.
-	unix.Unlinkat(d.fd, journalName, 0)
+	unlinkat(d.fd, journalName)
 	return nil
 }
 
@@ -222,7 +233,7 @@ func (c *commit) abort(cause error) error {
 	}
 	ce.Touched = c.touched
 	c.sync.close()
-	unix.Unlinkat(c.dir.fd, receiptName+suffix, 0)
+	unlinkat(c.dir.fd, receiptName+suffix)
 	c.dir.putReceiptBack(c.before)
 	paths := make([]string, len(c.journal.Writes))
 	for i, e := range c.journal.Writes {
@@ -246,7 +257,7 @@ func (d *Dir) putReceiptBack(before []byte) {
 		return
 	}
 	if before == nil {
-		unix.Unlinkat(d.fd, receiptName, 0)
+		unlinkat(d.fd, receiptName)
 		return
 	}
 	var s syncs
@@ -272,7 +283,7 @@ func Replace(w Write) error {
 		return errors.Join(err, &ChangedError{w.Path})
 	}
 	if w.New == "" {
-		return errors.Join(unix.Unlinkat(fd, base, 0), fsync(fd, w.Path))
+		return errors.Join(unlinkat(fd, base), fsync(fd, w.Path))
 	}
 	if err := stageAndRename(fd, base, (&journal{ID: newID()}).staged(base), w); err != nil {
 		return &fs.PathError{Op: "replace", Path: w.Path, Err: err}

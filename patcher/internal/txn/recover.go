@@ -72,17 +72,17 @@ func removeStaged(j *journal, path string) error {
 		return err
 	}
 	defer unix.Close(fd)
-	if err := unix.Unlinkat(fd, j.staged(base), 0); err != nil && !errors.Is(err, unix.ENOENT) {
+	if err := unlinkat(fd, j.staged(base)); err != nil {
 		return &fs.PathError{Op: "unlink", Path: filepath.Join(dir, j.staged(base)), Err: err}
 	}
 	return nil
 }
 
 func (d *Dir) dropJournal() error {
-	if err := unix.Unlinkat(d.fd, journalName, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+	if err := unlinkat(d.fd, journalName); err != nil {
 		return &fs.PathError{Op: "unlink", Path: filepath.Join(d.root, Folder, journalName), Err: err}
 	}
-	return unix.Fsync(d.fd)
+	return fsyncfd(d.fd)
 }
 
 // rollback puts back the old content of every target that has the new one.
@@ -136,7 +136,7 @@ func (d *Dir) putBack(j *journal, e entry, path string) (int, error) {
 
 func (d *Dir) restore(j *journal, e entry, fd int, base, path string) error {
 	if e.Old == "" {
-		if err := unix.Unlinkat(fd, base, 0); err != nil {
+		if err := unlinkat(fd, base); err != nil {
 			return &fs.PathError{Op: "unlink", Path: path, Err: err}
 		}
 		return fsync(fd, path)
@@ -164,16 +164,16 @@ func stageAndRename(fd int, base, name string, w Write) error {
 		err = s.wait()
 	}
 	if err == nil {
-		err = unix.Renameat(fd, name, fd, base)
+		err = renameat(fd, name, base)
 	}
 	if err != nil {
-		unix.Unlinkat(fd, name, 0)
+		unlinkat(fd, name)
 	}
 	return err
 }
 
 func fsync(fd int, path string) error {
-	if err := unix.Fsync(fd); err != nil {
+	if err := fsyncfd(fd); err != nil {
 		return &fs.PathError{Op: "sync", Path: path, Err: err}
 	}
 	return nil

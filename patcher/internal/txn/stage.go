@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 	"time"
 
@@ -15,25 +14,23 @@ import (
 // stage writes the new content beside the target with the target's owner, mode
 // and attributes. It has the mode 0600 until it is complete; s knows it then.
 func stage(dirfd int, base, name string, w Write, s *syncs) error {
-	fd, err := unix.Openat(dirfd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	fd, err := createat(dirfd, name)
 	if err != nil {
 		return &fs.PathError{Op: "create", Path: name, Err: err}
 	}
-	f := os.NewFile(uintptr(fd), name)
-	s.file(f)
-	if err := writeAll(f, w.Data); err != nil {
+	s.file(fd)
+	if err := writeAll(fd, w.Data); err != nil {
 		return err
 	}
-	return dress(dirfd, base, f, w)
+	return dress(dirfd, base, fd, w)
 }
 
 // dress gives the staged file everything of the file it will replace.
-func dress(dirfd int, base string, f *os.File, w Write) error {
-	fd := int(f.Fd())
-	old, err := unix.Openat(dirfd, base, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+func dress(dirfd int, base string, fd int, w Write) error {
+	old, err := openat(dirfd, base, unix.O_RDONLY|unix.O_NONBLOCK|nofollow)
 	if errors.Is(err, unix.ENOENT) {
 		owner(dirfd).give(fd)
-		return errors.Join(unix.Fchmod(fd, uint32(w.Perm.Perm())), setTimes(fd, w.Mtime))
+		return errors.Join(chmodfd(fd, uint32(w.Perm.Perm())), setTimes(fd, w.Mtime))
 	}
 	if err != nil {
 		return err
@@ -44,11 +41,11 @@ func dress(dirfd int, base string, f *os.File, w Write) error {
 		return err
 	}
 	if was.Uid != is.Uid || was.Gid != is.Gid {
-		if err := unix.Fchown(fd, int(was.Uid), int(was.Gid)); err != nil {
+		if err := chownfd(fd, int(was.Uid), int(was.Gid)); err != nil {
 			return fmt.Errorf("its owner %d:%d cannot be kept: %w", was.Uid, was.Gid, err)
 		}
 	}
-	if err := unix.Fchmod(fd, was.Mode&0o7777); err != nil {
+	if err := chmodfd(fd, was.Mode&0o7777); err != nil {
 		return fmt.Errorf("its mode cannot be kept: %w", err)
 	}
 	if err := copyAttributes(old, fd); err != nil {
@@ -75,7 +72,7 @@ func setTimes(fd int, t time.Time) error {
 		return nil
 	}
 	ts := []unix.Timespec{{Nsec: unix.UTIME_OMIT}, unix.NsecToTimespec(t.UnixNano())}
-	return unix.UtimesNanoAt(fd, "", ts, unix.AT_EMPTY_PATH)
+	return utimes(fd, ts)
 }
 
 // copyAttributes makes the extended attributes of two files the same; access
@@ -92,7 +89,7 @@ func copyAttributes(from, to int) error {
 	for name := range have {
 		if _, ok := want[name]; !ok && !strings.HasPrefix(name, "security.") {
 			// a default ACL of the directory, which the old file does not have
-			if err := unix.Fremovexattr(to, name); err != nil {
+			if err := removexattr(to, name); err != nil {
 				return fmt.Errorf("attribute %s: %w", name, err)
 			}
 		}
@@ -101,7 +98,7 @@ func copyAttributes(from, to int) error {
 		if got, ok := have[name]; ok && bytes.Equal(got, value) {
 			continue
 		}
-		if err := unix.Fsetxattr(to, name, value, 0); err != nil {
+		if err := setxattr(to, name, value); err != nil {
 			return fmt.Errorf("its attribute %s cannot be kept: %w", name, err)
 		}
 	}

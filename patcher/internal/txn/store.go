@@ -1,14 +1,12 @@
 package txn
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -54,16 +52,6 @@ func Stamp(root string) string {
 	return string(all)
 }
 
-// Busy says whether a command is at work in a root at this moment.
-func Busy(root string) bool {
-	fd, err := unix.Open(filepath.Join(root, Folder, lockName), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return false
-	}
-	defer unix.Close(fd)
-	return errors.Is(unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
-}
-
 // Object returns a replaced content by its digest, checked.
 func Object(root, digest string) ([]byte, error) {
 	fd, err := openRecords(root)
@@ -78,7 +66,7 @@ func object(dirfd int, root, digest string) ([]byte, error) {
 	if !isDigest(digest) {
 		return nil, fmt.Errorf("%s: %q is not a digest", filepath.Join(root, Folder), digest)
 	}
-	odir, err := unix.Openat(dirfd, objectsName, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	odir, err := openat(dirfd, objectsName, unix.O_DIRECTORY|nofollow)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: filepath.Join(root, Folder, objectsName), Err: err}
 	}
@@ -115,7 +103,7 @@ func optional(b []byte, err error) ([]byte, error) {
 // openRecords opens <root>/.sgpatch; a link in its place is refused.
 func openRecords(root string) (int, error) {
 	path := filepath.Join(root, Folder)
-	fd, err := unix.Open(path, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	fd, err := openat(unix.AT_FDCWD, path, unix.O_DIRECTORY|nofollow)
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {
 		if st, e := os.Lstat(path); e == nil && !st.IsDir() {
 			return -1, &fs.PathError{Op: "open", Path: path, Err: errors.New("is not a directory of its own; sgpatch keeps no records behind a link")}
@@ -125,141 +113,6 @@ func openRecords(root string) (int, error) {
 		return -1, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
 	return fd, nil
-}
-
-// Dir is the locked records of one root.
-type Dir struct {
-	root string
-	fd   int
-	lock *os.File
-	gone bool // purged
-}
-
-// Lock creates <root>/.sgpatch if need be and takes its lock, waiting at most
-// wait. The lock goes with the process, whatever ends it.
-func Lock(ctx context.Context, root string, wait time.Duration) (*Dir, error) {
-	deadline := time.Now().Add(wait)
-	for {
-		d, err := lockOnce(ctx, root, deadline, wait)
-		if err != nil || d != nil {
-			return d, err
-		}
-	}
-}
-
-// lockOnce returns nil, nil if the folder was purged while it waited.
-func lockOnce(ctx context.Context, root string, deadline time.Time, wait time.Duration) (*Dir, error) {
-	fd, err := openOrMake(root)
-	if err != nil {
-		return nil, err
-	}
-	own := owner(fd)
-	lfd, err := unix.Openat(fd, lockName, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
-	if err != nil {
-		unix.Close(fd)
-		return nil, &fs.PathError{Op: "open", Path: filepath.Join(root, Folder, lockName), Err: err}
-	}
-	own.give(lfd)
-	d := &Dir{root: root, fd: fd, lock: os.NewFile(uintptr(lfd), lockName)}
-	if err := flock(ctx, lfd, deadline); err != nil {
-		d.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, &BusyError{Path: root, Wait: wait}
-		}
-		return nil, &fs.PathError{Op: "lock", Path: filepath.Join(root, Folder, lockName), Err: err}
-	}
-	var held, now unix.Stat_t
-	if unix.Fstat(lfd, &held) != nil || unix.Fstatat(unix.AT_FDCWD, filepath.Join(root, Folder, lockName), &now, unix.AT_SYMLINK_NOFOLLOW) != nil || held.Ino != now.Ino || held.Dev != now.Dev {
-		d.Close()
-		return nil, nil
-	}
-	return d, nil
-}
-
-func openOrMake(root string) (int, error) {
-	fd, err := openRecords(root)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return fd, err
-	}
-	path := filepath.Join(root, Folder)
-	if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return -1, err
-	}
-	if fd, err = openRecords(root); err != nil {
-		return -1, err
-	}
-	if rfd, err := unix.Open(root, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
-		owner(rfd).give(fd)
-		unix.Close(rfd)
-	}
-	if err := unix.Fchmod(fd, 0o755); err != nil { // whatever the umask
-		unix.Close(fd)
-		return -1, &fs.PathError{Op: "chmod", Path: path, Err: err}
-	}
-	var s syncs
-	defer s.close()
-	if err := putAt(fd, ".gitignore", []byte("*\n"), &s); err != nil {
-		unix.Close(fd)
-		return -1, inFolder(root, err)
-	}
-	// without its directory on disk, no journal in it is
-	rfd, err := unix.Open(root, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
-	if err == nil {
-		s.file(os.NewFile(uintptr(rfd), root))
-		err = s.wait()
-	}
-	if err != nil {
-		unix.Close(fd)
-		return -1, &fs.PathError{Op: "sync", Path: root, Err: err}
-	}
-	return fd, nil
-}
-
-// flock polls, because a blocking flock knows no deadline.
-func flock(ctx context.Context, fd int, deadline time.Time) error {
-	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
-		if err == nil || errors.Is(err, unix.EINTR) {
-			if err == nil {
-				return ctx.Err()
-			}
-			continue
-		}
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(deadline) {
-			return err
-		}
-		time.Sleep(pause)
-	}
-}
-
-// LockBeside locks the directory of a file that several roots share, so that no
-// lock file is left beside it. The function it returns unlocks.
-func LockBeside(ctx context.Context, path string, wait time.Duration) (func(), error) {
-	dir := filepath.Dir(path)
-	fd, err := openDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	err = flock(ctx, fd, time.Now().Add(wait))
-	switch {
-	case err == nil, errors.Is(err, unix.EBADF), errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ENOLCK):
-		// network file systems may not lock directories; the commit compares digests besides
-		return func() { unix.Close(fd) }, nil
-	case errors.Is(err, unix.EWOULDBLOCK):
-		unix.Close(fd)
-		return nil, &BusyError{Path: path, Wait: wait}
-	}
-	unix.Close(fd)
-	return nil, &fs.PathError{Op: "lock", Path: dir, Err: err}
-}
-
-// Close releases the lock.
-func (d *Dir) Close() error {
-	unix.Close(d.fd)
-	return d.lock.Close()
 }
 
 // Receipt returns the receipt as it is now, nil if there is none.
@@ -272,35 +125,48 @@ func (d *Dir) keepAll(contents [][]byte, s *syncs) error {
 	if len(contents) == 0 {
 		return nil
 	}
-	if err := unix.Mkdirat(d.fd, objectsName, 0o755); err == nil {
-		if err := unix.Fchmodat(d.fd, objectsName, 0o755, 0); err != nil {
-			return &fs.PathError{Op: "chmod", Path: objectsName, Err: err}
-		}
-	} else if !errors.Is(err, unix.EEXIST) {
-		return &fs.PathError{Op: "mkdir", Path: objectsName, Err: err}
-	}
-	odir, err := unix.Openat(d.fd, objectsName, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	odir, err := d.objects()
 	if err != nil {
-		return &fs.PathError{Op: "open", Path: objectsName, Err: err}
+		return err
 	}
-	owner(d.fd).give(odir)
-	dir, added := os.NewFile(uintptr(odir), objectsName), false
+	added := false
 	for _, data := range contents {
 		name := Digest(data)
 		if have, err := digestAt(odir, name); err == nil && have == name {
 			continue // on disk since the commit that put it there
 		}
 		if err := putAt(odir, name, data, s); err != nil {
-			dir.Close()
+			unix.Close(odir)
 			return err
 		}
 		added = true
 	}
 	if !added {
-		return dir.Close()
+		return unix.Close(odir)
 	}
-	s.file(dir)
+	s.file(odir)
 	return nil
+}
+
+// objects opens the folder of the contents, or makes it.
+func (d *Dir) objects() (int, error) {
+	made := mkdirat(d.fd, objectsName)
+	if made != nil && !errors.Is(made, unix.EEXIST) {
+		return -1, &fs.PathError{Op: "mkdir", Path: objectsName, Err: made}
+	}
+	fd, err := openat(d.fd, objectsName, unix.O_DIRECTORY|nofollow)
+	if err != nil {
+		return -1, &fs.PathError{Op: "open", Path: objectsName, Err: err}
+	}
+	owner(d.fd).give(fd)
+	if made != nil {
+		return fd, nil
+	}
+	if err := chmodfd(fd, 0o755); err != nil { // whatever the umask
+		unix.Close(fd)
+		return -1, &fs.PathError{Op: "chmod", Path: objectsName, Err: err}
+	}
+	return fd, nil
 }
 
 // suffix marks a record that is being written.
@@ -312,7 +178,7 @@ func putAt(dirfd int, name string, data []byte, s *syncs) error {
 	if err := writeNew(dirfd, name, data, s); err != nil {
 		return err
 	}
-	if err := unix.Renameat(dirfd, name+suffix, dirfd, name); err != nil {
+	if err := renameat(dirfd, name+suffix, name); err != nil {
 		return &fs.PathError{Op: "rename", Path: name, Err: err}
 	}
 	return nil
@@ -321,17 +187,16 @@ func putAt(dirfd int, name string, data []byte, s *syncs) error {
 // writeNew writes a record under its name with the suffix.
 func writeNew(dirfd int, name string, data []byte, s *syncs) error {
 	tmp := name + suffix
-	if err := unix.Unlinkat(dirfd, tmp, 0); err != nil && !errors.Is(err, unix.ENOENT) {
+	if err := unlinkat(dirfd, tmp); err != nil {
 		return &fs.PathError{Op: "unlink", Path: tmp, Err: err}
 	}
-	fd, err := unix.Openat(dirfd, tmp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	fd, err := createat(dirfd, tmp)
 	if err != nil {
 		return &fs.PathError{Op: "create", Path: tmp, Err: err}
 	}
-	f := os.NewFile(uintptr(fd), tmp)
-	s.file(f)
+	s.file(fd)
 	owner(dirfd).give(fd)
-	return errors.Join(writeAll(f, data), unix.Fchmod(fd, 0o644))
+	return errors.Join(writeAll(fd, data), chmodfd(fd, 0o644))
 }
 
 // ids is who a new file shall belong to.
@@ -350,101 +215,11 @@ func owner(dirfd int) ids {
 
 func (o ids) give(fd int) {
 	if o.uid > 0 {
-		unix.Fchown(fd, o.uid, o.gid) // of no consequence if the file system has no owners
+		chownfd(fd, o.uid, o.gid) // of no consequence if the file system has no owners
 	}
-}
-
-// syncs collects what has to be on disk before a commit goes on. The disk does
-// one flush for all that wait at once.
-type syncs struct {
-	fds   []int
-	files []*os.File // to be closed after their sync
-	err   error
-}
-
-// manySyncs bounds the open files and the threads that wait.
-const manySyncs = 64
-
-func (s *syncs) add(fd int) { s.fds = append(s.fds, fd) }
-
-// file takes over a file that is being written: it is synced and closed.
-func (s *syncs) file(f *os.File) {
-	if len(s.fds) >= manySyncs {
-		s.err = s.wait()
-	}
-	s.files = append(s.files, f)
-	s.add(int(f.Fd()))
-}
-
-// wait returns when everything is on disk.
-func (s *syncs) wait() error {
-	errs := make(chan error, len(s.fds))
-	for _, fd := range s.fds {
-		go func() { errs <- unix.Fsync(fd) }()
-	}
-	all := s.err
-	for range s.fds {
-		all = errors.Join(all, <-errs)
-	}
-	s.close()
-	return all
-}
-
-func (s *syncs) close() {
-	for _, f := range s.files {
-		f.Close()
-	}
-	s.fds, s.files, s.err = nil, nil, nil
-}
-
-func writeAll(f *os.File, data []byte) error {
-	_, err := f.Write(data)
-	return err
 }
 
 // Purge takes the records away. The lock is held until Close.
 func (d *Dir) Purge() error {
-	d.gone = true
-	return os.RemoveAll(filepath.Join(d.root, Folder))
+	return removeAll(filepath.Join(d.root, Folder))
 }
-
-// Append adds one line to a log that only its owner may read, creating it and
-// its directory; a torn last line of an earlier crash is closed first.
-func Append(path string, line []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
-	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
-		return &fs.PathError{Op: "lock", Path: path, Err: err}
-	}
-	if st, err := f.Stat(); err == nil && st.Size() > 0 {
-		last := make([]byte, 1)
-		if _, err := f.ReadAt(last, st.Size()-1); err == nil && last[0] != '\n' {
-			line = append([]byte{'\n'}, line...)
-		}
-	}
-	return writeAll(f, append(line, '\n')) // not synced: the receipt beside the install is what counts
-}
-
-// Scratch makes an empty directory that only uid may enter.
-func Scratch(uid, gid int) (dir string, remove func(), err error) {
-	if dir, err = os.MkdirTemp("", "sgpatch-"); err != nil {
-		return "", nil, err
-	}
-	remove = func() { os.RemoveAll(dir) }
-	if uid != os.Geteuid() {
-		if err := os.Chown(dir, uid, gid); err != nil {
-			remove()
-			return "", nil, err
-		}
-	}
-	return dir, remove, nil
-}
-
-// Link makes a symbolic link; an existing file is an error.
-func Link(target, path string) error { return os.Symlink(target, path) }

@@ -116,9 +116,7 @@ func read(dirfd int, name string, flag int, limit int64) ([]byte, error) {
 	fail := func(op string, err error) ([]byte, error) {
 		return nil, &fs.PathError{Op: op, Path: name, Err: err}
 	}
-	fd, err := retry(func() (int, error) {
-		return unix.Openat(dirfd, name, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC|flag, 0)
-	})
+	fd, err := openat(dirfd, name, unix.O_RDONLY|unix.O_NONBLOCK|flag)
 	if err != nil {
 		return fail("open", err)
 	}
@@ -134,7 +132,7 @@ func read(dirfd int, name string, flag int, limit int64) ([]byte, error) {
 	}
 	buf := make([]byte, st.Size+512)
 	for n := 0; ; {
-		got, err := retry(func() (int, error) { return unix.Read(fd, buf[n:]) })
+		got, err := readfd(fd, buf[n:])
 		if err != nil {
 			return fail("read", err)
 		}
@@ -150,27 +148,17 @@ func read(dirfd int, name string, flag int, limit int64) ([]byte, error) {
 	}
 }
 
-// retry repeats a call that a signal interrupted.
-func retry(call func() (int, error)) (int, error) {
-	for {
-		n, err := call()
-		if !errors.Is(err, unix.EINTR) {
-			return n, err
-		}
-	}
-}
-
 // openDir opens a directory by its real path; a link anywhere in it is refused,
 // so that a component swapped since it was resolved cannot lead elsewhere.
 func openDir(path string) (int, error) {
 	how := &unix.OpenHow{Flags: unix.O_DIRECTORY | unix.O_RDONLY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS}
-	fd, err := unix.Openat2(unix.AT_FDCWD, path, how)
+	fd, err := openat2(path, how)
 	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) {
 		// kernels before 5.6, and seccomp filters that do not know the call
 		if real, rerr := filepath.EvalSymlinks(path); rerr != nil || real != path {
 			return -1, &fs.PathError{Op: "open", Path: path, Err: unix.ELOOP}
 		}
-		fd, err = unix.Open(path, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		fd, err = openat(unix.AT_FDCWD, path, unix.O_DIRECTORY|nofollow)
 	}
 	if err != nil {
 		return -1, &fs.PathError{Op: "open", Path: path, Err: err}

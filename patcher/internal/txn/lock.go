@@ -1,0 +1,160 @@
+package txn
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Dir is the locked records of one root.
+type Dir struct {
+	root string
+	fd   int
+	lock int
+}
+
+// Lock creates <root>/.sgpatch if need be and takes its lock, waiting at most
+// wait. The lock goes with the process, whatever ends it.
+func Lock(ctx context.Context, root string, wait time.Duration) (*Dir, error) {
+	deadline := time.Now().Add(wait)
+	for {
+		d, err := lockOnce(ctx, root, deadline, wait)
+		if err != nil || d != nil {
+			return d, err
+		}
+	}
+}
+
+// lockOnce returns nil, nil if the folder was purged while it waited.
+func lockOnce(ctx context.Context, root string, deadline time.Time, wait time.Duration) (*Dir, error) {
+	fd, err := openOrMake(root)
+	if err != nil {
+		return nil, err
+	}
+	own := owner(fd)
+	lfd, err := openLock(fd)
+	if err != nil {
+		unix.Close(fd)
+		return nil, &fs.PathError{Op: "open", Path: filepath.Join(root, Folder, lockName), Err: err}
+	}
+	own.give(lfd)
+	d := &Dir{root: root, fd: fd, lock: lfd}
+	if err := flock(ctx, lfd, deadline); err != nil {
+		d.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, &BusyError{Path: root, Wait: wait}
+		}
+		return nil, &fs.PathError{Op: "lock", Path: filepath.Join(root, Folder, lockName), Err: err}
+	}
+	var held, now unix.Stat_t
+	if unix.Fstat(lfd, &held) != nil || unix.Fstatat(unix.AT_FDCWD, filepath.Join(root, Folder, lockName), &now, unix.AT_SYMLINK_NOFOLLOW) != nil || held.Ino != now.Ino || held.Dev != now.Dev {
+		d.Close()
+		return nil, nil
+	}
+	return d, nil
+}
+
+func openOrMake(root string) (int, error) {
+	fd, err := openRecords(root)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return fd, err
+	}
+	path := filepath.Join(root, Folder)
+	if err := mkdirat(unix.AT_FDCWD, path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return -1, &fs.PathError{Op: "mkdir", Path: path, Err: err}
+	}
+	if fd, err = openRecords(root); err != nil {
+		return -1, err
+	}
+	if rfd, err := openat(unix.AT_FDCWD, root, unix.O_DIRECTORY); err == nil {
+		owner(rfd).give(fd)
+		unix.Close(rfd)
+	}
+	if err := chmodfd(fd, 0o755); err != nil { // whatever the umask
+		unix.Close(fd)
+		return -1, &fs.PathError{Op: "chmod", Path: path, Err: err}
+	}
+	var s syncs
+	defer s.close()
+	if err := putAt(fd, ".gitignore", []byte("*\n"), &s); err != nil {
+		unix.Close(fd)
+		return -1, inFolder(root, err)
+	}
+	// without its directory on disk, no journal in it is
+	rfd, err := openat(unix.AT_FDCWD, root, unix.O_DIRECTORY)
+	if err == nil {
+		s.file(rfd)
+		err = s.wait()
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, &fs.PathError{Op: "sync", Path: root, Err: err}
+	}
+	return fd, nil
+}
+
+// flock polls, because a blocking flock knows no deadline.
+func flock(ctx context.Context, fd int, deadline time.Time) error {
+	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+		err := flockfd(fd, unix.LOCK_EX|unix.LOCK_NB)
+		if err == nil {
+			return ctx.Err()
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if !errors.Is(err, unix.EWOULDBLOCK) || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(pause)
+	}
+}
+
+// LockBeside locks the directory of a file that several roots share, so that no
+// lock file is left beside it. The function it returns unlocks.
+func LockBeside(ctx context.Context, path string, wait time.Duration) (func(), error) {
+	dir := filepath.Dir(path)
+	fd, err := openDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	err = flock(ctx, fd, time.Now().Add(wait))
+	switch {
+	case err == nil, errors.Is(err, unix.EBADF), errors.Is(err, unix.ENOTSUP), errors.Is(err, unix.ENOLCK):
+		// network file systems may not lock directories; the commit compares digests besides
+		return func() { unix.Close(fd) }, nil
+	case errors.Is(err, unix.EWOULDBLOCK):
+		unix.Close(fd)
+		return nil, &BusyError{Path: path, Wait: wait}
+	}
+	unix.Close(fd)
+	return nil, &fs.PathError{Op: "lock", Path: dir, Err: err}
+}
+
+// Close releases the lock.
+func (d *Dir) Close() error {
+	return errors.Join(unix.Close(d.fd), unix.Close(d.lock))
+}
+
+// openLock opens the lock file, or makes it.
+func openLock(dir int) (fd int, err error) {
+	err = act(call{op: "create", dir: dir, name: lockName}, func() (err error) {
+		fd, err = unix.Openat(dir, lockName, unix.O_RDWR|unix.O_CREAT|nofollow, 0o644)
+		return err
+	})
+	return fd, err
+}
+
+// Busy says whether a command is at work in a root at this moment.
+func Busy(root string) bool {
+	fd, err := unix.Open(filepath.Join(root, Folder, lockName), unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(fd)
+	return errors.Is(unix.Flock(fd, unix.LOCK_SH|unix.LOCK_NB), unix.EWOULDBLOCK)
+}
