@@ -5,14 +5,17 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"sgpatch/patcher/block"
 	"sgpatch/patcher/install"
 	"sgpatch/patcher/internal/txn"
+	"sgpatch/patcher/patchset"
 )
 
 // Outcome is what a converge did or, dry, would do.
@@ -23,13 +26,27 @@ type Outcome struct {
 	Changed  []string // absolute paths whose bytes changed
 }
 
-// RecoverError says that an interrupted commit could not be settled.
-type RecoverError struct{ Err error }
+// RecoverError says that an interrupted commit could not be settled. Its journal
+// stays.
+type RecoverError struct {
+	Root string
+	Err  error
+}
 
 func (e *RecoverError) Error() string {
 	return "an interrupted commit cannot be put right: " + e.Err.Error()
 }
 func (e *RecoverError) Unwrap() error { return e.Err }
+
+// Hint is what to do about it: what the disk refused can be tried again, a
+// journal that may not be followed cannot.
+func (e *RecoverError) Hint() string {
+	var no syscall.Errno
+	if errors.As(e.Err, &no) {
+		return "make that possible (room, permissions, a writable mount), then run it again"
+	}
+	return "look into " + quote(filepath.Join(e.Root, txn.Folder)) + "; put the published files back (pip install --force-reinstall --no-deps sglang==VERSION), then remove journal.json there"
+}
 
 // Options of Converge.
 type Options struct {
@@ -88,8 +105,11 @@ func (s *Site) lockEntry(ctx context.Context, wait time.Duration) (func(), error
 
 func (s *Site) locked(dir *txn.Dir, g Goal, plan *Plan) (Outcome, error) {
 	notes, err := s.recover(dir, g.Told)
+	if err != nil && s.Pending == "" {
+		return Outcome{Site: s}, err // there was no journal to be seen: it could not be looked for
+	}
 	if err != nil {
-		return Outcome{Site: s, Findings: notes}, &RecoverError{err}
+		return Outcome{Site: s, Findings: notes}, &RecoverError{s.In.Root, err}
 	}
 	for try := 0; ; try++ {
 		now := s
@@ -101,7 +121,10 @@ func (s *Site) locked(dir *txn.Dir, g Goal, plan *Plan) (Outcome, error) {
 				return Outcome{Site: now, Findings: notes}, err
 			}
 		}
-		if plan.Empty() {
+		if err := dir.Sweep(plan.Litter); err != nil {
+			return Outcome{Site: now, Findings: notes}, err
+		}
+		if plan.settled() {
 			return now.outcome(plan, notes), nil
 		}
 		err = now.commit(dir, plan, g)
@@ -112,12 +135,30 @@ func (s *Site) locked(dir *txn.Dir, g Goal, plan *Plan) (Outcome, error) {
 		if err != nil {
 			return Outcome{Site: now, Findings: notes}, err
 		}
-		after, err := openOnce(s.In, s.known)
-		if err != nil {
-			return Outcome{Site: now, Findings: notes}, err
-		}
-		return after.outcome(plan, notes), nil
+		return now.after(plan).outcome(plan, notes), nil
 	}
+}
+
+// after is the site once a plan is carried out. It is not read back: what cannot
+// fail then cannot be reported as something that was not done.
+func (s *Site) after(plan *Plan) *Site {
+	n := *s
+	n.Receipt, n.Pending, n.recorded, n.stamp = plan.Receipt, "", true, txn.Stamp(s.In.Root)
+	n.files = maps.Clone(s.files)
+	for _, w := range plan.Writes {
+		data := w.Data
+		if w.New == "" {
+			data = nil
+		}
+		switch {
+		case w.Rel != "":
+			n.files[w.Rel] = &file{path: w.Rel, data: data, have: patchset.Digest(w.New)}
+		case w.Path == s.entryAt:
+			n.Entry = data
+			n.Block, n.BlockErr = block.Get(data)
+		}
+	}
+	return &n
 }
 
 func (s *Site) commit(dir *txn.Dir, plan *Plan, g Goal) error {
@@ -187,11 +228,7 @@ func (s *Site) withoutRecords(ctx context.Context, plan *Plan, err error, o Opti
 			return Outcome{Site: s}, err
 		}
 	}
-	after, err := openOnce(s.In, s.known)
-	if err != nil {
-		return Outcome{Site: s}, err
-	}
-	return after.outcome(plan, nil), nil
+	return s.after(plan).outcome(plan, nil), nil
 }
 
 // Purge takes the records of an install away, if nothing is in place any more.

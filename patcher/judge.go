@@ -230,6 +230,9 @@ func (s *Site) viewContents(k patchset.Set, v *SetView) {
 	if m := match(k, have); m.release != "" {
 		v.Release, v.Variant, v.Listed = m.release, m.variant, true
 		v.State = m.state
+		if s.Pending != "" && v.State == Held && !s.inBlock(v.Env) {
+			v.State = Partial // a first apply came as far as the code
+		}
 		for _, r := range m.rows {
 			st := Pristine
 			if have[r.Path] == r.Patched {

@@ -89,11 +89,15 @@ type Plan struct {
 	Findings []Finding
 	Before   map[string][]byte // the contents that Writes replace, by real path
 	Names    map[string]string // by real path, as the operator knows the file
+	Litter   []string          // staged files of a commit that a power cut ended
 	moved    bool              // the receipt says something new
 }
 
 // Empty says that nothing has to be done.
-func (p *Plan) Empty() bool { return len(p.Writes) == 0 && !p.moved }
+func (p *Plan) Empty() bool { return p.settled() && len(p.Litter) == 0 }
+
+// settled says that there is nothing to commit.
+func (p *Plan) settled() bool { return len(p.Writes) == 0 && !p.moved }
 
 // Changed lists the files whose bytes change, as absolute paths.
 func (p *Plan) Changed() []string {
@@ -154,6 +158,9 @@ func (s *Site) Plan(g Goal) (*Plan, error) {
 // finish stamps the receipt if anything moved.
 func (w *planner) finish() {
 	r, s := w.next, w.s
+	if w.p.Litter = s.litter(); len(w.p.Litter) > 0 {
+		w.p.note(Finding{Code: "swept", Severity: "note", Path: w.p.Litter[0], Message: "files that a commit had staged when the power went are removed: " + strings.Join(w.p.Litter, ", ")})
+	}
 	sort.Slice(r.Files, func(i, j int) bool { return r.Files[i].Path < r.Files[j].Path })
 	r.Schema, r.Root = 1, s.root
 	before := *s.Receipt
@@ -164,6 +171,30 @@ func (w *planner) finish() {
 	}
 	ids := append(slices.Clone(w.g.Apply), w.g.Revert...)
 	r.Last = Last{Command: w.g.Command, Time: time.Now().UTC().Truncate(time.Second), Sets: ids, Reason: w.g.Reason, Result: w.g.Result}
+}
+
+// litter finds staged files beside everything that a commit here can have been about.
+func (s *Site) litter() []string {
+	if _, err := os.Lstat(filepath.Join(s.In.Root, txn.Folder)); err != nil {
+		return nil
+	}
+	var paths []string
+	for _, k := range s.known {
+		paths = append(paths, k.Paths()...)
+	}
+	for _, t := range s.Receipt.Files {
+		paths = append(paths, t.Path)
+	}
+	var targets []string
+	for _, p := range paths {
+		if real, err := install.Resolve(s.abs(p), s.root); err == nil {
+			targets = append(targets, real)
+		}
+	}
+	if s.entryAt != "" {
+		targets = append(targets, s.entryAt)
+	}
+	return txn.Staged(targets)
 }
 
 func (s *Site) ids() []string {

@@ -140,8 +140,11 @@ func exitCode(err error) int {
 		recov   *patcher.RecoverError
 		commit  *patcher.CommitError
 		refused *patcher.RefusedError
+		purge   *purgeError
 	)
 	switch {
+	case errors.As(err, &purge): // it unwraps to nothing: the revert itself was done
+		return exitFailed
 	case errors.Is(err, errInterrupted):
 		return exitInterrupted
 	case errors.As(err, &use), errors.As(err, &set), errors.As(err, &env):
@@ -162,7 +165,7 @@ func commitCode(e *patcher.CommitError) int {
 	switch {
 	case e.Touched && !e.Undone:
 		return exitBroken
-	case !e.Touched && denied(e.Err):
+	case !e.Touched && !e.Journal && denied(e.Err):
 		return exitRefused
 	}
 	return exitFailed
@@ -200,8 +203,11 @@ func hint(err error) string {
 		link *install.LinkError
 		py   *install.PythonError
 		load *loadError
+		rec  *patcher.RecoverError
 	)
 	switch {
+	case errors.As(err, &rec):
+		return rec.Hint()
 	case errors.Is(err, fs.ErrPermission) && !errors.As(err, &py):
 		return "run it as the owner of the install, or with sudo (name --python PATH then: the venv is not active under sudo)"
 	case errors.As(err, &py):

@@ -37,10 +37,22 @@ func revertCommand(ctx context.Context, o *options) (*Report, error) {
 	}
 	o.record(r, goal)
 	if o.purge && !o.dry {
+		if err := out.Site.Purge(ctx, o.wait); err != nil {
+			return r, &purgeError{p.site.In.Root, err}
+		}
 		r.find(verify.Finding{Code: "purged", Severity: "note", Path: p.site.In.Root, Message: "the records in " + p.site.In.Root + "/.sgpatch are taken away"})
-		return r, out.Site.Purge(ctx, o.wait)
 	}
 	return r, nil
+}
+
+// purgeError says that the patches are out and the records are not.
+type purgeError struct {
+	root string
+	err  error
+}
+
+func (e *purgeError) Error() string {
+	return fmt.Sprintf("the sets are out, but the records in %s/.sgpatch could not be taken away: %v", e.root, e.err)
 }
 
 // nothingElse refuses to take records away that other sets still need.

@@ -47,7 +47,7 @@ type commit struct {
 	before  []byte         // the receipt that the new one replaces
 	dirs    map[string]int // open directories of the targets
 	sync    syncs
-	touched bool
+	began   bool // there may be a journal
 }
 
 func (c *commit) close() {
@@ -117,6 +117,7 @@ func (c *commit) prepare() error {
 		return &CommitError{Path: filepath.Join(d.root, Folder), Step: "save the originals", Err: err}
 	}
 	if len(c.writes) > 0 {
+		c.began = true
 		if err := d.putJournal(c.journal, &c.sync); err != nil {
 			return &CommitError{Path: filepath.Join(d.root, Folder), Step: "write the journal", Err: err}
 		}
@@ -181,7 +182,6 @@ func (c *commit) replace(w Write) error {
 	if err != nil {
 		return &CommitError{Path: w.Path, Step: "rename", Err: err}
 	}
-	c.touched = c.touched || w.New != w.Old
 	return clearStale(w.Path, w.Stale)
 }
 
@@ -224,28 +224,30 @@ func (c *commit) finish() error {
 
 // abort puts everything back after a failure and says how that went.
 func (c *commit) abort(cause error) error {
-	ce := &CommitError{Step: "write", Err: cause}
+	ce := &CommitError{Step: "write", Undone: true, Err: cause}
 	if !errors.As(cause, &ce) {
 		var ch *ChangedError
 		if errors.As(cause, &ch) {
 			ce.Path = ch.Path
 		}
 	}
-	ce.Touched = c.touched
 	c.sync.close()
-	unlinkat(c.dir.fd, receiptName+suffix)
+	unlinkat(c.dir.fd, receiptName+suffix) // the next command writes its own in its place
+	if !c.began {
+		return ce
+	}
 	c.dir.putReceiptBack(c.before)
 	paths := make([]string, len(c.journal.Writes))
 	for i, e := range c.journal.Writes {
 		paths[i] = e.Path
 	}
 	out, err := c.dir.rollback(c.journal, paths)
+	var stuck stuckError
+	ce.Undone, ce.Journal, ce.Left = !errors.As(err, &stuck), err != nil, out.Left
+	ce.Touched = !ce.Undone || len(out.Restored) > 0
 	if err != nil {
-		ce.Touched, ce.Undone = true, false
 		ce.Err = fmt.Errorf("%w (and then: %v)", ce.Err, err)
-		return ce
 	}
-	ce.Undone = len(out.Left) == 0
 	return ce
 }
 

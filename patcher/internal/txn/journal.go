@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"strings"
 	"time"
 )
 
@@ -38,12 +39,24 @@ func (j *journal) staged(base string) string {
 	return "." + base + "." + j.ID + ".sgpatch"
 }
 
+// stagedFor is the target's name in the name of a staged file.
+func stagedFor(name string) (base string, ok bool) {
+	name, isOurs := strings.CutSuffix(name, ".sgpatch")
+	i := strings.LastIndexByte(name, '.')
+	if !isOurs || i < 2 || name[0] != '.' || len(name)-i-1 != idLen || !isHex(name[i+1:]) {
+		return "", false
+	}
+	return name[1:i], true
+}
+
+const idLen = 12
+
 func parseJournal(text []byte) (*journal, error) {
 	var j journal
 	if err := json.Unmarshal(text, &j); err != nil {
 		return nil, fmt.Errorf("damaged journal: %w", err)
 	}
-	if j.Schema != 1 || len(j.ID) != 12 || !isHex(j.ID) || !isDigest(j.Receipt) {
+	if j.Schema != 1 || len(j.ID) != idLen || !isHex(j.ID) || !isDigest(j.Receipt) {
 		return nil, errors.New("damaged journal")
 	}
 	for _, e := range j.Writes {

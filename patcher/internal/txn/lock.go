@@ -58,43 +58,57 @@ func lockOnce(ctx context.Context, root string, deadline time.Time, wait time.Du
 	return d, nil
 }
 
+// openOrMake opens <root>/.sgpatch. Its .gitignore is the last thing that is
+// made: where it is missing, the command that made the folder did not come far.
 func openOrMake(root string) (int, error) {
 	fd, err := openRecords(root)
-	if !errors.Is(err, fs.ErrNotExist) {
-		return fd, err
-	}
-	path := filepath.Join(root, Folder)
-	if err := mkdirat(unix.AT_FDCWD, path); err != nil && !errors.Is(err, fs.ErrExist) {
-		return -1, &fs.PathError{Op: "mkdir", Path: path, Err: err}
-	}
-	if fd, err = openRecords(root); err != nil {
+	if err == nil {
+		var st unix.Stat_t
+		if unix.Fstatat(fd, ignoreName, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
+			return fd, nil
+		}
+	} else if !errors.Is(err, fs.ErrNotExist) {
 		return -1, err
 	}
-	if rfd, err := openat(unix.AT_FDCWD, root, unix.O_DIRECTORY); err == nil {
-		owner(rfd).give(fd)
-		unix.Close(rfd)
+	if err != nil {
+		path := filepath.Join(root, Folder)
+		if err := mkdirat(unix.AT_FDCWD, path); err != nil && !errors.Is(err, fs.ErrExist) {
+			return -1, &fs.PathError{Op: "mkdir", Path: path, Err: err}
+		}
+		if fd, err = openRecords(root); err != nil {
+			return -1, err
+		}
 	}
-	if err := chmodfd(fd, 0o755); err != nil { // whatever the umask
-		unix.Close(fd)
-		return -1, &fs.PathError{Op: "chmod", Path: path, Err: err}
-	}
-	var s syncs
-	defer s.close()
-	if err := putAt(fd, ".gitignore", []byte("*\n"), &s); err != nil {
+	if err := settle(root, fd); err != nil {
 		unix.Close(fd)
 		return -1, inFolder(root, err)
 	}
-	// without its directory on disk, no journal in it is
-	rfd, err := openat(unix.AT_FDCWD, root, unix.O_DIRECTORY)
-	if err == nil {
-		s.file(rfd)
-		err = s.wait()
-	}
-	if err != nil {
-		unix.Close(fd)
-		return -1, &fs.PathError{Op: "sync", Path: root, Err: err}
-	}
 	return fd, nil
+}
+
+const ignoreName = ".gitignore"
+
+// settle gives a new folder its owner and mode, whatever the umask, and brings
+// it to the disk: without its directory there, no journal in it is.
+func settle(root string, fd int) error {
+	rfd, err := openat(unix.AT_FDCWD, root, unix.O_DIRECTORY)
+	if err != nil {
+		return &fs.PathError{Op: "open", Path: root, Err: err}
+	}
+	defer unix.Close(rfd)
+	owner(rfd).give(fd)
+	if err := chmodfd(fd, 0o755); err != nil {
+		return &fs.PathError{Op: "chmod", Path: filepath.Join(root, Folder), Err: err}
+	}
+	if err := fsync(rfd, root); err != nil {
+		return err
+	}
+	var s syncs
+	defer s.close()
+	if err := putAt(fd, ignoreName, []byte("*\n"), &s); err != nil {
+		return err
+	}
+	return s.wait()
 }
 
 // flock polls, because a blocking flock knows no deadline.

@@ -129,23 +129,26 @@ func (d *Dir) keepAll(contents [][]byte, s *syncs) error {
 	if err != nil {
 		return err
 	}
-	added := false
+	s.file(odir)
 	for _, data := range contents {
 		name := Digest(data)
-		if have, err := digestAt(odir, name); err == nil && have == name {
-			continue // on disk since the commit that put it there
+		if fd, err := kept(odir, name); err == nil {
+			s.file(fd) // the command that put it there may have been killed before it was on disk
+			continue
 		}
 		if err := putAt(odir, name, data, s); err != nil {
-			unix.Close(odir)
 			return err
 		}
-		added = true
 	}
-	if !added {
-		return unix.Close(odir)
-	}
-	s.file(odir)
 	return nil
+}
+
+// kept opens a content that is stored already, and checks it.
+func kept(odir int, name string) (int, error) {
+	if have, err := digestAt(odir, name); err != nil || have != name {
+		return -1, errors.Join(err, fs.ErrNotExist)
+	}
+	return openat(odir, name, unix.O_RDONLY|unix.O_NONBLOCK|nofollow)
 }
 
 // objects opens the folder of the contents, or makes it.

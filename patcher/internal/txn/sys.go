@@ -93,10 +93,12 @@ func renameat(dir int, from, to string) error {
 	return act(call{op: "rename", dir: dir, name: from, to: to}, func() error { return unix.Renameat(dir, from, dir, to) })
 }
 
-// unlinkat removes a file; one that is not there is no failure.
+// unlinkat removes a file; one that is not there is no failure, and neither is
+// an error after which it is gone all the same, as network file systems have it.
 func unlinkat(dir int, name string) error {
 	err := act(call{op: "unlink", dir: dir, name: name}, func() error { return unix.Unlinkat(dir, name, 0) })
-	if errors.Is(err, unix.ENOENT) {
+	var st unix.Stat_t
+	if err != nil && errors.Is(unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW), unix.ENOENT) {
 		return nil
 	}
 	return err

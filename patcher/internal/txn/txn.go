@@ -50,10 +50,12 @@ func (e *BusyError) Error() string {
 
 // CommitError says how far a commit came.
 type CommitError struct {
-	Path    string // the file at fault
-	Step    string // what failed: "stage", "rename", ...
-	Touched bool   // some target had been replaced by then
-	Undone  bool   // and every one has been put back
+	Path    string   // the file at fault
+	Step    string   // what failed: "stage", "rename", ...
+	Touched bool     // some target had been replaced by then
+	Undone  bool     // and every one has been put back
+	Journal bool     // a journal is left: the next command has something to do
+	Left    []string // files that somebody else replaced meanwhile
 	Err     error
 }
 
@@ -61,11 +63,19 @@ func (e *CommitError) Error() string {
 	s := fmt.Sprintf("%s: %s: %v", e.Path, e.Step, e.Err)
 	switch {
 	case !e.Touched:
-		return s + "; nothing was changed"
+		s += "; nothing was changed"
 	case e.Undone:
-		return s + "; everything was put back"
+		s += "; everything was put back"
+	default:
+		return s + "; it could not all be put back, the journal stays"
 	}
-	return s + "; it could not all be put back, the journal stays"
+	for _, p := range e.Left {
+		s += "; " + p + " is neither the old nor the new content and stays as it is"
+	}
+	if e.Journal {
+		s += "; the next command tidies up"
+	}
+	return s
 }
 
 func (e *CommitError) Unwrap() error { return e.Err }
