@@ -63,6 +63,8 @@ func (w *planner) damagedBlock() error {
 	var de *block.DamagedError
 	if errors.As(s.BlockErr, &de) {
 		re.Line = de.Line
+	} else {
+		re.Code, re.Hint = "unreadable", "make it readable, then: sgpatch "+w.g.Command+s.Flags()
 	}
 	return re
 }
