@@ -88,6 +88,8 @@ func (v *Verdict) code(ctx context.Context, r Request) {
 		case patcher.Pristine:
 			if v.View.Enabled {
 				v.fail("pristine-again", path, "%s is the content from before the patch again", path).Hint = again
+			} else if v.View.State == patcher.Partial {
+				v.fail("partial", path, "%s is without the patch, and other files of %s have it", path, v.View.ID).Hint = again
 			}
 		case patcher.Replaced:
 			v.fail("reinstalled", path, "%s is another content than the patched one; a reinstall took the patch away (release now: %s)", path, orUnknown(s.In.Release)).Hint = again
@@ -126,7 +128,7 @@ func (v *Verdict) standing(r Request) {
 	case patcher.Unsupported:
 		v.fail("unsupported", s.In.Root, "%s does not fit the SGLang in %s: %s", v.View.ID, s.In.Root, v.View.Reason)
 	case patcher.Undone, patcher.Partial, patcher.Drifted:
-		if Holds(v.Findings) && (v.View.InBlock || len(v.View.Files) == 0) {
+		if Holds(v.Findings) && (v.View.InBlock || !v.View.Enabled || len(v.View.Files) == 0) {
 			v.fail(string(v.View.State), s.In.Root, "%s is %s in %s %s", v.View.ID, v.View.State, s.In.Root, v.View.Reason)
 		}
 	}
