@@ -189,14 +189,30 @@ func edited(content []byte, d patchset.File, env []EnvValue) FileState {
 }
 
 // traces says whether a content still has something of our hunks: one of the
-// set's switches by name, or at least half of the lines that only we bring. A
-// single line, as "logger.warning(", stands in other releases as well.
+// set's switches by name, a whole hunk, or at least half of the lines that only
+// we bring. A single line, as "logger.warning(", stands in other releases as well.
 func traces(content []byte, d patchset.File, env []EnvValue) bool {
 	for _, e := range env {
 		if e.Switch && bytes.Contains(content, []byte(e.Name)) {
 			return true
 		}
 	}
+	return stands(content, d) || halfOf(content, d)
+}
+
+// stands says whether a hunk is in a text as we leave it. Of one that only takes
+// lines away nothing is left to be found.
+func stands(text []byte, d patchset.File) bool {
+	brings := func(l patchset.Line) bool { return l.Op == '+' && len(bytes.TrimSpace(l.Text)) > 0 }
+	for i, h := range d.Reverse().Fit(text) {
+		if h.Reason == patchset.Fits && slices.ContainsFunc(d.Hunks[i].Lines, brings) {
+			return true
+		}
+	}
+	return false
+}
+
+func halfOf(content []byte, d patchset.File) bool {
 	ours := map[string]bool{}
 	for _, op := range []string{"+", "- "} { // what is there without us is no trace
 		for _, h := range d.Hunks {
@@ -372,8 +388,7 @@ func (s *Site) fitting(k patchset.Set) []patchset.Variant {
 // marked says whether a hunk of a variant stands in a text as we leave it.
 func marked(text []byte, k patchset.Set, path string) bool {
 	for _, v := range k.Variants {
-		f, ok := v.File(path)
-		if ok && slices.ContainsFunc(f.Reverse().Fit(text), func(h patchset.HunkState) bool { return h.Reason == patchset.Fits }) {
+		if f, ok := v.File(path); ok && stands(text, f) {
 			return true
 		}
 	}
