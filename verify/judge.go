@@ -208,7 +208,7 @@ func (v *Verdict) environment(r Request) {
 		}
 		f := v.fail("entry-missing", s.In.Site, "the entry of %s is not in %s, the sitecustomize that this interpreter imports", v.View.ID, where)
 		f.Hint = "sgpatch apply " + v.View.ID + s.Flags()
-		if old := s.Receipt.Entry.Path; old != "" && old != s.In.Site {
+		if old := s.Receipt.Entry.Path; old != "" && old != s.In.Site && s.Receipt.Root == s.Root() {
 			f.Code, f.Message = "shadowed-sitecustomize", fmt.Sprintf("%s, and not %s with our entry, is the sitecustomize that this interpreter imports", where, old)
 		}
 	}
