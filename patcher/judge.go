@@ -319,11 +319,16 @@ func (s *Site) viewUnlisted(k patchset.Set, v *SetView) {
 	if reason, bad := k.UnsupportedReason(s.In.Release); bad {
 		v.State, v.Reason = Unsupported, reason
 	}
-	foreign, fit := false, s.fitting(k)
+	foreign, ours, fit := false, false, s.fitting(k)
 	for _, p := range k.Paths() {
 		f := s.file(p)
 		fv := FileView{Path: p, State: Unfit, Have: f.have, Err: f.err}
+		rows := k.PatchedRows(p, f.have)
 		switch {
+		case len(rows) > 0: // published bytes with our hunks, beside others
+			fv.State, ours = Patched, true
+			fv.Pristine, fv.Want = rows[0].Pristine, rows[0].Patched
+			fv.Hunks = s.fit(k, rows[0].Variant, p, Patched)
 		case f.have == "" && f.err == nil:
 			fv.State = Missing
 		case names(f.data, k) || marked(f.data, k, p):
@@ -339,6 +344,8 @@ func (s *Site) viewUnlisted(k patchset.Set, v *SetView) {
 	switch {
 	case foreign:
 		v.State, v.Reason = Foreign, "the text names the set's variable or has its lines, but it is not a published text with a variant of ours"
+	case ours:
+		v.State, v.Reason = Partial, "some of its files are as we leave them, and the others are not"
 	case v.State == Unsupported:
 	case len(fit) == 0:
 		v.State, v.Reason = Unsupported, "the contents are in no release table and no variant fits them exactly"

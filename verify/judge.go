@@ -85,7 +85,7 @@ func (v *Verdict) code(ctx context.Context, r Request) {
 		switch f.State {
 		case patcher.Patched:
 			v.bytecode(ctx, r, f, path)
-		case patcher.Pristine:
+		case patcher.Pristine, patcher.Fits, patcher.Unfit:
 			if v.View.Enabled {
 				v.fail("pristine-again", path, "%s is the content from before the patch again", path).Hint = again
 			} else if v.View.State == patcher.Partial {
@@ -98,7 +98,7 @@ func (v *Verdict) code(ctx context.Context, r Request) {
 		case patcher.Damaged:
 			v.fail("drift", path, "%s was edited inside our hunks after it was patched", path).Hint = "sgpatch revert " + v.View.ID + s.Flags()
 		case patcher.Missing:
-			if v.View.Enabled {
+			if v.View.Enabled || v.View.State == patcher.Partial {
 				v.fail("missing", path, "%s is gone", path).Hint = "sgpatch revert " + v.View.ID + s.Flags()
 			}
 		}
