@@ -34,7 +34,7 @@ func (w *planner) entry() error {
 	mine := len(s.Block.Wants(s.root)) > 0
 	w.next.Entry = left
 	if len(want) == 0 && !mine && !w.strangers() {
-		if s.BlockErr != nil && s.Receipt.Entry.Real == s.entryAt && s.entryAt != "" {
+		if s.BlockErr != nil && w.mayBeIn() {
 			return w.damagedBlock()
 		}
 		return nil
@@ -88,6 +88,16 @@ func (s *Site) adopted() []block.Var {
 		}
 	}
 	return slices.DeleteFunc(all, func(v block.Var) bool { return !ours[v.Name] })
+}
+
+// mayBeIn says whether a block that cannot be read may have an entry of what goes:
+// the receipt says so, or there is none to ask and our code is taken out.
+func (w *planner) mayBeIn() bool {
+	s := w.s
+	if s.entryAt != "" && s.Receipt.Entry.Real == s.entryAt {
+		return true
+	}
+	return len(s.Receipt.Sets) == 0 && w.g.Command == "revert" && len(w.p.Writes) > 0
 }
 
 func (w *planner) damagedBlock() error {
