@@ -85,6 +85,11 @@ func (f *fixture) holdState(o outcome, bad complain) {
 	if stateIn(o.verify) != want {
 		bad("verify says %s, status %s", stateIn(o.verify), want)
 	}
+	for _, r := range []*Report{o.apply.plain, o.revert.plain, o.named.plain} {
+		if got := stateIn(r); r.Exit == exitRefused && got != want {
+			bad("refused, %s says %s, want %s", r.Command, got, want)
+		}
+	}
 }
 
 // holdVerdict: verify holds if every file is exactly as it has to be and the

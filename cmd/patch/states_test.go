@@ -3,6 +3,7 @@ package main
 import (
 	"flag"
 	"maps"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime/debug"
@@ -71,6 +72,10 @@ func isolate(t *testing.T) {
 	t.Helper()
 	home := t.TempDir()
 	t.Setenv("HOME", home)
+	for _, name := range []string{"SGLANG_TWO", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE"} {
+		t.Setenv(name, "") // puts back what it was
+		os.Unsetenv(name)
+	}
 	t.Setenv("SGPATCH_STATE_DIR", filepath.Join(home, "state"))
 	python, err := exec.Command("python3", "-c", "import sys; print(sys.executable)").Output()
 	if err != nil {
