@@ -240,6 +240,9 @@ func (w *planner) unlisted(k patchset.Set) (patchset.Variant, error) {
 		if line := lineNaming(w.base[p], k); line > 0 {
 			return none, &RefusedError{Code: "foreign", Path: w.s.abs(p), Line: line, Message: fmt.Sprintf("%s:%d: somebody opened this gate by hand; it is neither patched over nor restored from anywhere", w.s.abs(p), line), Hint: "put the published file back (pip install --force-reinstall --no-deps sglang==" + orVersion(w.s.In.Release) + "), then apply"}
 		}
+		if marked(w.base[p], k, p) {
+			return none, &RefusedError{Code: "foreign", Path: w.s.abs(p), Message: w.s.abs(p) + " has lines of " + k.ID + ", but it is not a published text with them; it is neither patched over nor restored from anywhere", Hint: "put the published file back (pip install --force-reinstall --no-deps sglang==" + orVersion(w.s.In.Release) + "), then apply"}
+		}
 	}
 	if reason, bad := k.UnsupportedReason(w.s.In.Release); bad {
 		return none, &RefusedError{Code: "unsupported", Path: w.s.firstFile(k), Message: fmt.Sprintf("SGLang %s in %s is not supported: %s", w.s.In.Release, w.s.In.Root, reason), Hint: "sgpatch list" + w.s.Flags()}

@@ -279,6 +279,20 @@ func Orphan(a install.Answer) string {
 	return ""
 }
 
+// Names says whether the block of a sitecustomize wants something for a root.
+func Names(site, root string) bool {
+	real, err := filepath.EvalSymlinks(root)
+	if err != nil {
+		return false
+	}
+	text, err := os.ReadFile(site)
+	if err != nil {
+		return false
+	}
+	b, err := block.Get(text)
+	return err == nil && slices.Contains(b.Roots(), real)
+}
+
 func ofPython(root, prefix string) bool {
 	text, _, err := txn.Read(root)
 	if err != nil || text == nil {

@@ -34,7 +34,7 @@ func (w *planner) entry() error {
 	mine := len(s.Block.Wants(s.root)) > 0
 	w.next.Entry = left
 	if len(want) == 0 && !mine && !w.strangers() {
-		if s.BlockErr != nil && s.Receipt.Entry.Real == s.entryAt && s.entryAt != "" {
+		if s.BlockErr != nil && w.mayBeIn() {
 			return w.damagedBlock()
 		}
 		return nil
@@ -48,13 +48,14 @@ func (w *planner) entry() error {
 	return w.rewrite(want)
 }
 
-// strangers says whether a revert finds roots in the block that do not stand
-// behind it: in a copied environment they are all there is, and keep the gate on.
-func (w *planner) strangers() bool {
-	if len(w.s.Receipt.Sets) == len(w.next.Sets) {
-		return false
+// mayBeIn says whether a block that cannot be read may have an entry of what goes:
+// the receipt says so, or there is none to ask and our code is taken out.
+func (w *planner) mayBeIn() bool {
+	s := w.s
+	if s.entryAt != "" && s.Receipt.Entry.Real == s.entryAt {
+		return true
 	}
-	return slices.ContainsFunc(w.s.Block.Roots(), func(root string) bool { return !alive(root, w.s.entryAt) })
+	return len(s.Receipt.Sets) == 0 && w.g.Command == "revert" && len(w.p.Writes) > 0
 }
 
 func (w *planner) damagedBlock() error {
@@ -83,6 +84,9 @@ func (w *planner) wanted() ([]block.Var, error) {
 		}
 	}
 	have := w.s.Block.Wants(w.s.root)
+	if len(have) > 0 || len(w.next.Env()) > 0 || w.strangers() { // the block is written anyway
+		have = append(have, w.s.adopted()...)
+	}
 	var all []block.Var
 	for _, v := range w.next.Env() {
 		if !w.allowed(v.Name, have) {

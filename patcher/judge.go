@@ -189,14 +189,30 @@ func edited(content []byte, d patchset.File, env []EnvValue) FileState {
 }
 
 // traces says whether a content still has something of our hunks: one of the
-// set's switches by name, or at least half of the lines that only we bring. A
-// single line, as "logger.warning(", stands in other releases as well.
+// set's switches by name, a whole hunk, or at least half of the lines that only
+// we bring. A single line, as "logger.warning(", stands in other releases as well.
 func traces(content []byte, d patchset.File, env []EnvValue) bool {
 	for _, e := range env {
 		if e.Switch && bytes.Contains(content, []byte(e.Name)) {
 			return true
 		}
 	}
+	return stands(content, d) || halfOf(content, d)
+}
+
+// stands says whether a hunk is in a text as we leave it. Of one that only takes
+// lines away nothing is left to be found.
+func stands(text []byte, d patchset.File) bool {
+	brings := func(l patchset.Line) bool { return l.Op == '+' && len(bytes.TrimSpace(l.Text)) > 0 }
+	for i, h := range d.Reverse().Fit(text) {
+		if h.Reason == patchset.Fits && slices.ContainsFunc(d.Hunks[i].Lines, brings) {
+			return true
+		}
+	}
+	return false
+}
+
+func halfOf(content []byte, d patchset.File) bool {
 	ours := map[string]bool{}
 	for _, op := range []string{"+", "- "} { // what is there without us is no trace
 		for _, h := range d.Hunks {
@@ -306,11 +322,16 @@ func (s *Site) viewUnlisted(k patchset.Set, v *SetView) {
 	if reason, bad := k.UnsupportedReason(s.In.Release); bad {
 		v.State, v.Reason = Unsupported, reason
 	}
-	foreign, fit := false, s.fitting(k)
+	foreign, ours, fit := false, false, s.fitting(k)
 	for _, p := range k.Paths() {
 		f := s.file(p)
 		fv := FileView{Path: p, State: Unfit, Have: f.have, Err: f.err}
+		rows := k.PatchedRows(p, f.have)
 		switch {
+		case len(rows) > 0: // published bytes with our hunks, beside others
+			fv.State, ours = Patched, true
+			fv.Pristine, fv.Want = rows[0].Pristine, rows[0].Patched
+			fv.Hunks = s.fit(k, rows[0].Variant, p, Patched)
 		case f.have == "" && f.err == nil:
 			fv.State = Missing
 		case names(f.data, k) || marked(f.data, k, p):
@@ -326,6 +347,8 @@ func (s *Site) viewUnlisted(k patchset.Set, v *SetView) {
 	switch {
 	case foreign:
 		v.State, v.Reason = Foreign, "the text names the set's variable or has its lines, but it is not a published text with a variant of ours"
+	case ours:
+		v.State, v.Reason = Partial, "some of its files are as we leave them, and the others are not"
 	case v.State == Unsupported:
 	case len(fit) == 0:
 		v.State, v.Reason = Unsupported, "the contents are in no release table and no variant fits them exactly"
@@ -375,8 +398,7 @@ func (s *Site) fitting(k patchset.Set) []patchset.Variant {
 // marked says whether a hunk of a variant stands in a text as we leave it.
 func marked(text []byte, k patchset.Set, path string) bool {
 	for _, v := range k.Variants {
-		f, ok := v.File(path)
-		if ok && slices.ContainsFunc(f.Reverse().Fit(text), func(h patchset.HunkState) bool { return h.Reason == patchset.Fits }) {
+		if f, ok := v.File(path); ok && stands(text, f) {
 			return true
 		}
 	}

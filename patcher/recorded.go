@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"os"
+	"path/filepath"
 	"time"
 
 	"sgpatch/patcher/install"
@@ -33,10 +34,18 @@ func OpenRecorded(root, python string) *Site {
 }
 
 // RecordedEntry is the sitecustomize that the receipt of a root names, "" if
-// there is none.
+// there is none. A receipt that came from another root names that one's file,
+// which is not here, or is a neighbour's.
 func RecordedEntry(root string) string {
 	read, err := readRecords(root)
 	if err != nil {
+		return ""
+	}
+	abs, err := filepath.Abs(root)
+	if err == nil {
+		abs, err = filepath.EvalSymlinks(abs)
+	}
+	if err != nil || abs != read.receipt.Root {
 		return ""
 	}
 	return read.receipt.Entry.Path

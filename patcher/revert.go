@@ -35,7 +35,8 @@ func (w *planner) revert() error {
 }
 
 // inPlace lists what `revert` without a name means: what the receipt has, our
-// bytes without a receipt, and the sets whose entries are in the block.
+// bytes without a receipt, and the sets whose entries are in the block, for this
+// root or for none that is there.
 func (w *planner) inPlace() []string {
 	var all []string
 	for _, v := range w.s.Views() {
@@ -44,15 +45,22 @@ func (w *planner) inPlace() []string {
 			all = append(all, v.ID)
 		case v.State == Foreign:
 			w.p.note(w.s.foreignFinding(v))
+		case w.s.leftOf(v):
+			all = append(all, v.ID)
 		}
 	}
 	return all
 }
 
 // wantsAny says whether the block has an entry of the set for this root.
-func (s *Site) wantsAny(v SetView) bool {
+func (s *Site) wantsAny(v SetView) bool { return s.has(v, s.Block.Wants(s.root)) }
+
+// leftOf says whether it has one that no root stands behind.
+func (s *Site) leftOf(v SetView) bool { return s.has(v, s.abandoned()) }
+
+func (s *Site) has(v SetView, vars []blockVar) bool {
 	k, _ := s.Known(v.ID)
-	for _, have := range s.Block.Wants(s.root) {
+	for _, have := range vars {
 		if slices.ContainsFunc(k.Env, func(e patchset.EnvEntry) bool { return e.Name == have.Name }) {
 			return true
 		}
@@ -102,7 +110,7 @@ func (w *planner) unrecorded(id string) error {
 		}
 		undone = true
 	}
-	if !undone && w.g.Named && !w.s.wantsAny(v) {
+	if !undone && w.g.Named && !w.s.wantsAny(v) && !w.s.leftOf(v) {
 		w.p.note(Finding{Code: "not-in-place", Severity: "note", Message: id + " is not in place here; nothing to take out"})
 	}
 	return nil

@@ -63,6 +63,7 @@ func Judge(ctx context.Context, r Request) []Verdict {
 		v.code(ctx, r)
 		v.environment(r)
 		v.void(r)
+		v.hints(r.Site)
 		all = append(all, v)
 	}
 	return all
@@ -85,9 +86,11 @@ func (v *Verdict) code(ctx context.Context, r Request) {
 		switch f.State {
 		case patcher.Patched:
 			v.bytecode(ctx, r, f, path)
-		case patcher.Pristine:
+		case patcher.Pristine, patcher.Fits, patcher.Unfit:
 			if v.View.Enabled {
 				v.fail("pristine-again", path, "%s is the content from before the patch again", path).Hint = again
+			} else if v.View.State == patcher.Partial {
+				v.fail("partial", path, "%s is without the patch, and other files of %s have it", path, v.View.ID).Hint = again
 			}
 		case patcher.Replaced:
 			v.fail("reinstalled", path, "%s is another content than the patched one; a reinstall took the patch away (release now: %s)", path, orUnknown(s.In.Release)).Hint = again
@@ -96,7 +99,7 @@ func (v *Verdict) code(ctx context.Context, r Request) {
 		case patcher.Damaged:
 			v.fail("drift", path, "%s was edited inside our hunks after it was patched", path).Hint = "sgpatch revert " + v.View.ID + s.Flags()
 		case patcher.Missing:
-			if v.View.Enabled {
+			if v.View.Enabled || v.View.State == patcher.Partial {
 				v.fail("missing", path, "%s is gone", path).Hint = "sgpatch revert " + v.View.ID + s.Flags()
 			}
 		}
@@ -122,17 +125,27 @@ func (v *Verdict) standing(r Request) {
 	case patcher.Absent:
 		v.fail("absent", s.In.Root, "%s is not in place in %s", v.View.ID, s.In.Root).Hint = "sgpatch apply " + v.View.ID + flags
 	case patcher.Foreign:
-		v.fail("foreign", s.In.Root, "the gate of %s is there, but not by sgpatch: %s", v.View.ID, v.View.Reason)
+		path := s.In.Root
+		for _, f := range slices.Backward(v.View.Files) {
+			if f.State == patcher.Alien {
+				path = filepath.Join(s.In.Root, f.Path)
+			}
+		}
+		v.fail("foreign", path, "%s: the gate of %s is there, but not by sgpatch: %s", path, v.View.ID, v.View.Reason)
 	case patcher.Unsupported:
 		v.fail("unsupported", s.In.Root, "%s does not fit the SGLang in %s: %s", v.View.ID, s.In.Root, v.View.Reason)
 	case patcher.Undone, patcher.Partial, patcher.Drifted:
-		if Holds(v.Findings) && (v.View.InBlock || len(v.View.Files) == 0) {
+		if Holds(v.Findings) && (v.View.InBlock || !v.View.Enabled || len(v.View.Files) == 0) {
 			v.fail(string(v.View.State), s.In.Root, "%s is %s in %s %s", v.View.ID, v.View.State, s.In.Root, v.View.Reason)
 		}
 	}
+}
+
+// hints gives every reason that has none of its own a next step.
+func (v *Verdict) hints(s *patcher.Site) {
 	for i := range v.Findings {
 		if f := &v.Findings[i]; f.Severity == "error" && f.Hint == "" {
-			f.Hint = "sgpatch status" + flags
+			f.Hint = "sgpatch status" + s.Flags()
 		}
 	}
 }
@@ -206,7 +219,7 @@ func (v *Verdict) environment(r Request) {
 		}
 		f := v.fail("entry-missing", s.In.Site, "the entry of %s is not in %s, the sitecustomize that this interpreter imports", v.View.ID, where)
 		f.Hint = "sgpatch apply " + v.View.ID + s.Flags()
-		if old := s.Receipt.Entry.Path; old != "" && old != s.In.Site {
+		if old := s.Receipt.Entry.Path; old != "" && old != s.In.Site && s.Receipt.Root == s.Root() {
 			f.Code, f.Message = "shadowed-sitecustomize", fmt.Sprintf("%s, and not %s with our entry, is the sitecustomize that this interpreter imports", where, old)
 		}
 	}
@@ -216,10 +229,10 @@ func (v *Verdict) environment(r Request) {
 func (v *Verdict) sitecustomize(r Request) {
 	s := r.Site
 	if s.BlockErr != nil {
-		v.fail("damaged-block", s.In.Site, "%s: %v", s.In.Site, s.BlockErr)
+		v.fail("damaged-block", s.In.Site, "%s: %v", s.In.Site, s.BlockErr).Hint = "take the lines between sgpatch's markers, and the markers, out by hand; then: sgpatch apply " + v.View.ID + s.Flags()
 	}
 	if len(v.View.Files) > 0 && v.View.State == patcher.Absent && slices.ContainsFunc(v.Env, func(e EnvState) bool { return e.From == "block" }) {
-		v.fail("code-missing", s.In.Site, "the entry of %s is in place, but the code is not", v.View.ID)
+		v.fail("code-missing", s.In.Site, "the entry of %s is in place in %s, but the code is not", v.View.ID, s.In.Site).Hint = "sgpatch apply " + v.View.ID + s.Flags() + ", or: sgpatch revert " + v.View.ID + s.Flags()
 	}
 }
 
@@ -239,6 +252,8 @@ func (v *Verdict) absent(r Request, want patcher.EnvValue) {
 		v.fail("env-dropped", "", "%s is absent: with -S no sitecustomize is imported", want.Name).Hint = "start Python without -S"
 	case v.View.NoEnv:
 		v.fail("env-absent", "", "%s is absent: the code is in place, but nothing sets the variable (--no-env)", want.Name).Hint = "export " + want.Name + "=1"
+	case !s.In.Asked:
+		v.fail("env-absent", s.In.Site, "%s is absent: %s does not set it", want.Name, s.In.Site).Hint = "sgpatch apply " + v.View.ID + s.Flags()
 	default:
 		v.fail("env-absent", s.In.Site, "%s is absent in this interpreter", want.Name).Hint = "sgpatch apply " + v.View.ID + s.Flags()
 	}

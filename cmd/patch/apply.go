@@ -80,10 +80,14 @@ func (r *Report) outcome(o *options, out patcher.Outcome) {
 	if out.Plan != nil {
 		concerned = append(slices.Clone(concerned), out.Plan.Receipt.Last.Sets...)
 	}
-	if len(concerned) == 0 {
+	views := s.Views()
+	switch refused := out.Plan == nil; {
+	case len(concerned) > 0:
+	case refused && r.Command == "revert":
+		concerned = standing(views)
+	default:
 		concerned = []string{defaultSet}
 	}
-	views := s.Views()
 	for _, id := range concerned { // a set that no one knows any more after its revert
 		if !slices.ContainsFunc(views, func(v patcher.SetView) bool { return v.ID == id }) {
 			views = append(views, patcher.SetView{ID: id, State: patcher.Absent})
@@ -100,6 +104,17 @@ func (r *Report) outcome(o *options, out patcher.Outcome) {
 	if o.diff && out.Plan != nil {
 		r.Diff = planDiff(out.Plan)
 	}
+}
+
+// standing lists the sets that are here in some way, by whomever.
+func standing(views []patcher.SetView) []string {
+	var all []string
+	for _, v := range views {
+		if len(v.Files) > 0 && (v.State == patcher.Held || v.State == patcher.Partial || v.State == patcher.Foreign) {
+			all = append(all, v.ID)
+		}
+	}
+	return all
 }
 
 // envAfter tells what the interpreter will have from now on: what it had from

@@ -52,7 +52,11 @@ func (o *options) find(ctx context.Context, q install.Query) (install.Install, e
 			// looking may follow the receipt; what is to be changed has to be named
 			site = patcher.RecordedEntry(o.root)
 		}
-		return install.AtRoot(o.root, site)
+		in, err := install.AtRoot(o.root, site)
+		if err != nil && patcher.Names(in.Site, in.Root) {
+			in.Gone, err = true, nil // uninstalled, and the records with it: the entry is left
+		}
+		return in, err
 	}
 	return install.Find(ctx, q)
 }

@@ -112,28 +112,50 @@ func cmdSglang(ts *testscript.TestScript, neg bool, args []string) {
 
 // table SET ROOT RELEASE VARIANT: adds the contents under ROOT to SET's release table.
 func cmdTable(ts *testscript.TestScript, neg bool, args []string) {
-	dir, root := ts.MkAbs(args[0]), ts.MkAbs(args[1])
+	ts.Check(addTable(ts.MkAbs(args[0]), ts.MkAbs(args[1]), args[2], args[3]))
+}
+
+func addTable(dir, root, release, variant string) error {
 	path := filepath.Join(dir, "releases.tsv")
 	text, err := os.ReadFile(path)
 	if err != nil {
 		text = []byte("release\tpath\tpristine_sha256\tpatched_sha256\tvariant\n")
 	}
-	diffs, err := filepath.Glob(filepath.Join(dir, args[3], "*.diff"))
-	ts.Check(err)
-	for _, d := range diffs {
-		raw, err := os.ReadFile(d)
-		ts.Check(err)
-		files, err := patchset.Parse(d, raw)
-		ts.Check(err)
-		for _, f := range files {
-			pristine, err := os.ReadFile(filepath.Join(root, f.Path))
-			ts.Check(err)
-			patched, err := f.Apply(pristine)
-			ts.Check(err)
-			text = fmt.Appendf(text, "%s\t%s\t%s\t%s\t%s\n", args[2], f.Path, patchset.DigestOf(pristine), patchset.DigestOf(patched), args[3])
-		}
+	diffs, err := filepath.Glob(filepath.Join(dir, variant, "*.diff"))
+	if err != nil {
+		return err
 	}
-	ts.Check(os.WriteFile(path, text, 0o644))
+	for _, d := range diffs {
+		rows, err := tableRows(d, root, release, variant)
+		if err != nil {
+			return err
+		}
+		text = append(text, rows...)
+	}
+	return os.WriteFile(path, text, 0o644)
+}
+
+func tableRows(diff, root, release, variant string) (rows []byte, err error) {
+	raw, err := os.ReadFile(diff)
+	if err != nil {
+		return nil, err
+	}
+	files, err := patchset.Parse(diff, raw)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range files {
+		pristine, err := os.ReadFile(filepath.Join(root, f.Path))
+		if err != nil {
+			return nil, err
+		}
+		patched, err := f.Apply(pristine)
+		if err != nil {
+			return nil, err
+		}
+		rows = fmt.Appendf(rows, "%s\t%s\t%s\t%s\t%s\n", release, f.Path, patchset.DigestOf(pristine), patchset.DigestOf(patched), variant)
+	}
+	return rows, nil
 }
 
 func cmdSame(ts *testscript.TestScript, was map[string]string, neg bool, dir string) {

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 
 	"sgpatch/patcher/patchset"
 	"sgpatch/patches"
@@ -19,13 +20,17 @@ type loadError struct{ err error }
 func (e *loadError) Error() string { return e.err.Error() }
 func (e *loadError) Unwrap() error { return e.err }
 
+// shipped are the sets of this program. They cannot change while it runs.
+var shipped = sync.OnceValues(func() ([]patchset.Set, error) { return loadFrom(patches.FS, "", nil) })
+
 // loadSets returns the sets of this program and of --patches. An id that stands
 // twice is refused: nobody's set silently takes the place of another.
 func loadSets(dirs []string) (all []patchset.Set, mine map[string]bool, err error) {
 	mine = map[string]bool{}
-	if all, err = loadFrom(patches.FS, "", nil); err != nil {
+	if all, err = shipped(); err != nil {
 		return nil, nil, &loadError{err}
 	}
+	all = slices.Clone(all)
 	for _, s := range all {
 		mine[s.ID] = true
 	}

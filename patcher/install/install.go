@@ -236,7 +236,8 @@ func (in *Install) checkout() bool {
 }
 
 // AtRoot is the install at a root when no interpreter is asked. site is the
-// file for the entry, "" for <root>/sitecustomize.py.
+// file for the entry, "" for <root>/sitecustomize.py. With a *NotFoundError it
+// is what would be there.
 func AtRoot(root, site string) (Install, error) {
 	root, err := filepath.Abs(root)
 	if err != nil {
@@ -257,7 +258,7 @@ func AtRoot(root, site string) (Install, error) {
 		in.Gone = true
 		return in, nil
 	}
-	return Install{}, &NotFoundError{[]string{filepath.Join(root, "sglang") + " (no such directory)"}}
+	return in, &NotFoundError{[]string{filepath.Join(root, "sglang") + " (no such directory)"}}
 }
 
 // Release reads the version of the sglang at a root: its own version file, or
