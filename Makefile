@@ -9,7 +9,7 @@ STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME ?= 30s
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: build demo test bench wheels releases fuzz lint install uninstall cases clean
+.PHONY: build demo test bench wheels releases fuzz torture lint install uninstall cases clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/sgpatch ./cmd/patch
@@ -38,6 +38,12 @@ bench: build
 
 fuzz:
 	./fixtures/fuzz $(FUZZTIME)
+
+# every call of a commit and of its recovery fails, the power goes, the disk is
+# full: nothing may be lost. TORTURE=5m is a cut of it.
+TORTURE ?= 18m
+torture:
+	$(GO) run ./fixtures/torture -for $(TORTURE)
 
 cases: build
 	SGPATCH_BIN=$(CURDIR)/bin/sgpatch $(SGPATCH_CASES)/run --except c20

@@ -45,7 +45,7 @@ func (e *RecoverError) Hint() string {
 	if errors.As(e.Err, &no) {
 		return "make that possible (room, permissions, a writable mount), then run it again"
 	}
-	return "look into " + quote(filepath.Join(e.Root, txn.Folder)) + "; put the published files back (pip install --force-reinstall --no-deps sglang==VERSION), then remove journal.json there"
+	return "look into " + Quote(filepath.Join(e.Root, txn.Folder)) + "; put the published files back (pip install --force-reinstall --no-deps sglang==VERSION), then remove journal.json there"
 }
 
 // Options of Converge.

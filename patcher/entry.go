@@ -269,7 +269,7 @@ func (w *planner) leaveOld() (left EntryPlace, err error) {
 	if s.mayTouch(old.Real, w.g.Told) != nil {
 		f := Finding{Code: "other-sitecustomize", Severity: "warning", Path: old.Path, Message: fmt.Sprintf("an older entry stands in %s, which this interpreter does not import; it stays there", old.Path), Hint: "take the lines between sgpatch's markers in that file out by hand"}
 		if len(w.next.Sets) == 0 {
-			f.Hint = "sgpatch revert --sitecustomize " + quote(old.Path) + s.Flags()
+			f.Hint = "sgpatch revert --sitecustomize " + Quote(old.Path) + s.Flags()
 		}
 		w.p.note(f)
 		return old, nil

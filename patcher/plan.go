@@ -253,16 +253,16 @@ func (w *planner) drift(path, how string) error {
 func (s *Site) Flags() string {
 	flags := ""
 	if s.In.Python != "" {
-		flags = " --python " + quote(s.In.Python)
+		flags = " --python " + Quote(s.In.Python)
 	}
 	if s.In.Python == "" || s.In.Told {
-		flags += " --root " + quote(s.In.Root)
+		flags += " --root " + Quote(s.In.Root)
 	}
 	return flags
 }
 
-// quote writes a path so that a shell reads it as one word.
-func quote(path string) string {
+// Quote writes a path so that a shell reads it as one word.
+func Quote(path string) string {
 	const plain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789/._-+:@%,="
 	if path != "" && strings.Trim(path, plain) == "" {
 		return path

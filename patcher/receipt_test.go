@@ -75,7 +75,7 @@ func TestTraces(t *testing.T) {
 
 func TestQuote(t *testing.T) {
 	for path, want := range map[string]string{"/opt/venv/bin/python": "/opt/venv/bin/python", "/a b": "'/a b'", "/it's": `'/it'\''s'`, "": "''"} {
-		if got := quote(path); got != want {
+		if got := Quote(path); got != want {
 			t.Errorf("%q: %s", path, got)
 		}
 	}

@@ -23,7 +23,7 @@ func verifyFast(ctx context.Context, o *options) (*Report, error) {
 	}
 	in := site.In
 	r.install(in)
-	if err := unmoved(site); err != nil {
+	if err := o.unmoved(site); err != nil {
 		return r, err
 	}
 	p := &place{site: site}
@@ -49,7 +49,7 @@ func verifyFast(ctx context.Context, o *options) (*Report, error) {
 		return r, nil
 	}
 	if site.Moved() {
-		return r, slow(in.Root, "the records of %s changed while they were judged", in.Root)
+		return r, o.slow(in.Root, "the records of %s changed while they were judged", in.Root)
 	}
 	return r, o.start(r)
 }
@@ -67,8 +67,25 @@ func (o *options) recordedInterpreter(r *Report, p *place, c pythonCommand) {
 	}
 }
 
-func slow(path, format string, args ...any) error {
-	return &patcher.RefusedError{Code: "not-recorded", Path: path, Message: fmt.Sprintf(format, args...), Hint: "sgpatch verify (without --fast) asks the interpreter"}
+// slow says why the records are not enough.
+func (o *options) slow(path, format string, args ...any) error {
+	hint := "sgpatch verify" + o.where()
+	if o.python != "" || o.root == "" {
+		hint += " (without --fast it asks the interpreter)"
+	}
+	return &patcher.RefusedError{Code: "not-recorded", Path: path, Message: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+// where repeats how the operator named the install.
+func (o *options) where() string {
+	flags := ""
+	if o.python != "" {
+		flags += " --python " + patcher.Quote(o.python)
+	}
+	if o.root != "" {
+		flags += " --root " + patcher.Quote(o.root)
+	}
+	return flags
 }
 
 // recorded finds the install by its receipt alone.
@@ -81,7 +98,7 @@ func (o *options) recorded() (*patcher.Site, error) {
 		if s := patcher.OpenRecorded(root, ""); s != nil {
 			return s, nil
 		}
-		return nil, slow(root, "no receipt in %s", root)
+		return nil, o.slow(root, "no receipt in %s", root)
 	}
 	var pythons []string
 	if o.python == "" {
@@ -100,24 +117,24 @@ func (o *options) recorded() (*patcher.Site, error) {
 			}
 		}
 	}
-	return nil, slow("", "no receipt found beside %s", strings.Join(pythons, ", "))
+	return nil, o.slow("", "no receipt found beside %s", strings.Join(pythons, ", "))
 }
 
 // unmoved refuses if what apply recorded is not what is there now.
-func unmoved(s *patcher.Site) error {
+func (o *options) unmoved(s *patcher.Site) error {
 	if why := s.Stale(); why != "" {
-		return slow(s.In.Root, "%s", why)
+		return o.slow(s.In.Root, "%s", why)
 	}
 	for _, dir := range filepath.SplitList(os.Getenv("PYTHONPATH")) {
 		for _, name := range []string{"sglang", "sitecustomize.py", "sitecustomize"} {
 			if _, err := os.Stat(filepath.Join(dir, name)); err == nil && filepath.Clean(dir) != s.In.Root {
-				return slow(dir, "PYTHONPATH leads to %s first", filepath.Join(dir, name))
+				return o.slow(dir, "PYTHONPATH leads to %s first", filepath.Join(dir, name))
 			}
 		}
 	}
 	if dir, err := os.Getwd(); err == nil && dir != s.In.Root {
 		if _, err := os.Stat(filepath.Join(dir, "sglang", "__init__.py")); err == nil {
-			return slow(dir, "the working directory %s has an sglang of its own, which a server started here may import", dir)
+			return o.slow(dir, "the working directory %s has an sglang of its own, which a server started here may import", dir)
 		}
 	}
 	return nil
