@@ -23,7 +23,9 @@ test:
 lint:
 	@test -z "$$(gofmt -l cmd fixtures patcher patches verify)" || { gofmt -l cmd fixtures patcher patches verify; exit 1; }
 	$(GO) vet ./...
+	$(GO) vet -tags faults ./patcher/internal/txn
 	$(GO) run $(STATICCHECK) ./...
+	$(GO) run $(STATICCHECK) -tags faults ./patcher/internal/txn
 
 # every supported release: apply, behaviour check, verify, revert, compare
 wheels: build

@@ -101,8 +101,14 @@ func newSite(in install.Install, known []patchset.Set, read records) *Site {
 		s.root = in.Root
 	}
 	s.readEntry()
+	// all at once: what is read later may be of another moment
 	for _, t := range s.Receipt.Files {
 		s.file(t.Path)
+	}
+	for _, k := range known {
+		for _, p := range k.Paths() {
+			s.file(p)
+		}
 	}
 	return s
 }

@@ -37,6 +37,7 @@ type Noted struct {
 	Ino    string `json:"ino,omitempty"` // of the file that the call is about, or that it made
 	Data   []byte `json:"data,omitempty"`
 	Mode   uint32 `json:"mode,omitempty"`
+	UID    int    `json:"uid,omitempty"`
 	Failed string `json:"failed,omitempty"`
 }
 
@@ -67,7 +68,7 @@ func inject(c call, do func() error) error {
 	fault.n++
 	hit := fault.n == fault.at
 	switch {
-	case hit && fault.what == "short" && len(c.data) > 1:
+	case hit && fault.what == "short" && c.op == "write" && len(c.data) > 1:
 		_, err := unix.Write(c.fd, c.data[:len(c.data)/2])
 		if err == nil {
 			err = unix.ENOSPC // as the next write would say
@@ -124,9 +125,7 @@ func begin(c call) *Noted {
 	default:
 		n.Ino = inode(c.fd, "")
 	}
-	if c.op == "write" {
-		n.Data = c.data
-	}
+	n.Data = c.data
 	return n
 }
 
@@ -140,10 +139,10 @@ func (n *Noted) end(c call, err error) {
 	if c.op == "create" || c.op == "mkdir" {
 		n.Ino = inode(c.dir, c.name)
 	}
-	if c.op == "chmod" {
+	if c.op == "chmod" || c.op == "chown" {
 		var st unix.Stat_t
 		unix.Fstat(c.fd, &st)
-		n.Mode = st.Mode & 0o7777
+		n.Mode, n.UID = st.Mode&0o7777, int(st.Uid)
 	}
 	line, _ := json.Marshal(n)
 	if _, err := fault.log.Write(append(line, '\n')); err != nil {

@@ -55,58 +55,73 @@ func lockOnce(ctx context.Context, root string, deadline time.Time, wait time.Du
 		d.Close()
 		return nil, nil
 	}
+	if err := d.settle(); err != nil {
+		d.Close()
+		return nil, err
+	}
 	return d, nil
 }
 
-// openOrMake opens <root>/.sgpatch. Its .gitignore is the last thing that is
-// made: where it is missing, the command that made the folder did not come far.
+// openOrMake opens <root>/.sgpatch, with the owner of the root and, whatever the
+// umask, a mode that lets everybody look.
 func openOrMake(root string) (int, error) {
 	fd, err := openRecords(root)
-	if err == nil {
-		var st unix.Stat_t
-		if unix.Fstatat(fd, ignoreName, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
-			return fd, nil
-		}
-	} else if !errors.Is(err, fs.ErrNotExist) {
-		return -1, err
+	if err == nil && settled(fd) {
+		return fd, nil
 	}
-	if err != nil {
-		path := filepath.Join(root, Folder)
+	path := filepath.Join(root, Folder)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		if err := mkdirat(unix.AT_FDCWD, path); err != nil && !errors.Is(err, fs.ErrExist) {
 			return -1, &fs.PathError{Op: "mkdir", Path: path, Err: err}
 		}
 		if fd, err = openRecords(root); err != nil {
 			return -1, err
 		}
+	case err != nil:
+		return -1, err
 	}
-	if err := settle(root, fd); err != nil {
+	rfd, err := openat(unix.AT_FDCWD, root, unix.O_DIRECTORY)
+	if err == nil {
+		owner(rfd).give(fd)
+		unix.Close(rfd)
+		err = chmodfd(fd, 0o755)
+	}
+	if err != nil {
 		unix.Close(fd)
-		return -1, inFolder(root, err)
+		return -1, &fs.PathError{Op: "chmod", Path: path, Err: err}
 	}
 	return fd, nil
 }
 
 const ignoreName = ".gitignore"
 
-// settle gives a new folder its owner and mode, whatever the umask, and brings
-// it to the disk: without its directory there, no journal in it is.
-func settle(root string, fd int) error {
-	rfd, err := openat(unix.AT_FDCWD, root, unix.O_DIRECTORY)
+// settled says whether the folder is on the disk. Its .gitignore is the last
+// thing that is made: where it is missing, the command that made the folder did
+// not come far.
+func settled(fd int) bool {
+	var st unix.Stat_t
+	return unix.Fstatat(fd, ignoreName, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
+}
+
+// settle brings a new folder to the disk: without its directory there, no
+// journal in it is. The lock is held.
+func (d *Dir) settle() error {
+	if settled(d.fd) {
+		return nil
+	}
+	rfd, err := openat(unix.AT_FDCWD, d.root, unix.O_DIRECTORY)
 	if err != nil {
-		return &fs.PathError{Op: "open", Path: root, Err: err}
+		return &fs.PathError{Op: "open", Path: d.root, Err: err}
 	}
 	defer unix.Close(rfd)
-	owner(rfd).give(fd)
-	if err := chmodfd(fd, 0o755); err != nil {
-		return &fs.PathError{Op: "chmod", Path: filepath.Join(root, Folder), Err: err}
-	}
-	if err := fsync(rfd, root); err != nil {
+	if err := fsync(rfd, d.root); err != nil {
 		return err
 	}
 	var s syncs
 	defer s.close()
-	if err := putAt(fd, ignoreName, []byte("*\n"), &s); err != nil {
-		return err
+	if err := putAt(d.fd, ignoreName, []byte("*\n"), &s); err != nil {
+		return inFolder(d.root, err)
 	}
 	return s.wait()
 }

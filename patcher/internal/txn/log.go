@@ -11,10 +11,15 @@ import (
 // Append adds one line to a log that only its owner may read, creating it and
 // its directory; a torn last line of an earlier crash is closed first.
 func Append(path string, line []byte) error {
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+	dir := filepath.Dir(path)
+	if err := act(call{op: "mkdir", dir: unix.AT_FDCWD, name: dir}, func() error { return os.MkdirAll(dir, 0o755) }); err != nil {
 		return err
 	}
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+	var f *os.File
+	err := act(call{op: "create", dir: unix.AT_FDCWD, name: path}, func() (err error) {
+		f, err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_APPEND|unix.O_NOFOLLOW, 0o600)
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -16,9 +16,9 @@ type call struct {
 	op   string
 	dir  int    // the directory that name stands in
 	name string // "" if the call is about fd
-	to   string // rename: the new name, in the same directory
+	to   string // rename: the new name, in the same directory; setxattr: the attribute
 	fd   int
-	data []byte // write: what is written
+	data []byte // write, setxattr: what is written
 }
 
 // act makes a call; being interrupted by a signal is no failure.
@@ -113,7 +113,7 @@ func chownfd(fd, uid, gid int) error {
 }
 
 func setxattr(fd int, name string, value []byte) error {
-	return act(call{op: "setxattr", fd: fd}, func() error { return unix.Fsetxattr(fd, name, value, 0) })
+	return act(call{op: "setxattr", fd: fd, to: name, data: value}, func() error { return unix.Fsetxattr(fd, name, value, 0) })
 }
 
 func removexattr(fd int, name string) error {
