@@ -133,7 +133,11 @@ func (v *Verdict) standing(r Request) {
 		}
 		v.fail("foreign", path, "%s: the gate of %s is there, but not by sgpatch: %s", path, v.View.ID, v.View.Reason)
 	case patcher.Unsupported:
-		v.fail("unsupported", s.In.Root, "%s does not fit the SGLang in %s: %s", v.View.ID, s.In.Root, v.View.Reason)
+		path := s.In.Root
+		if i := slices.IndexFunc(v.View.Files, func(f patcher.FileView) bool { return f.State == patcher.Missing || f.State == patcher.Unfit }); i >= 0 {
+			path = filepath.Join(path, filepath.FromSlash(v.View.Files[i].Path))
+		}
+		v.fail("unsupported", path, "%s does not fit the SGLang in %s: %s (%s)", v.View.ID, s.In.Root, v.View.Reason, path)
 	case patcher.Undone, patcher.Partial, patcher.Drifted:
 		if Holds(v.Findings) && (v.View.InBlock || !v.View.Enabled || len(v.View.Files) == 0) {
 			v.fail(string(v.View.State), s.In.Root, "%s is %s in %s %s", v.View.ID, v.View.State, s.In.Root, v.View.Reason)
