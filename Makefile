@@ -7,9 +7,10 @@ SGPATCH_CASES ?= ../shared/cases
 LDFLAGS  = -s -w -X main.version=$(VERSION)
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME ?= 30s
+CONFORMANCETIME ?= 3m
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: build demo test bench wheels releases fuzz lint install uninstall cases clean
+.PHONY: build demo test bench wheels releases fuzz conformance lint install uninstall cases clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/sgpatch ./cmd/patch
@@ -38,6 +39,10 @@ bench: build
 
 fuzz:
 	./fixtures/fuzz $(FUZZTIME)
+
+# against git apply and patch -F0: on what their own tests apply, and on random diffs
+conformance:
+	$(GO) run ./fixtures/conformance -for $(CONFORMANCETIME)
 
 cases: build
 	SGPATCH_BIN=$(CURDIR)/bin/sgpatch $(SGPATCH_CASES)/run --except c20
