@@ -2,7 +2,6 @@ package patchset
 
 import (
 	"bytes"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -41,17 +40,6 @@ func (h Hunk) Old() [][]byte { return h.without('+') }
 
 // New returns the lines that the hunk leaves: context and added ones.
 func (h Hunk) New() [][]byte { return h.without('-') }
-
-// context returns the number of lines of context before the first and after the
-// last changed line.
-func (h Hunk) context() (before, after int) {
-	changed := func(l Line) bool { return l.Op != ' ' }
-	before = slices.IndexFunc(h.Lines, changed)
-	for after < len(h.Lines) && !changed(h.Lines[len(h.Lines)-1-after]) {
-		after++
-	}
-	return before, after
-}
 
 func (h Hunk) without(op byte) [][]byte {
 	out := make([][]byte, 0, len(h.Lines))

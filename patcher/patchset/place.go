@@ -153,14 +153,12 @@ func (f File) locate(text []byte) ([]HunkState, []Edit) {
 		if states[i].Line == 0 {
 			continue
 		}
-		switch {
-		case states[i].Line < end:
+		if states[i].Line < end {
 			states[i].Reason = OutOfOrder
-		case !src.keepsEdge(h, states[i].Line):
-			states[i].Reason = OffEdge
 		}
 		end = max(end, states[i].Line+h.OldCount)
 	}
+	f.checkEdges(src, states)
 	if isPython(f.Path) {
 		f.checkScopes(src, states)
 	}

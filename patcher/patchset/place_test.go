@@ -200,11 +200,13 @@ func TestInsertsThatMeet(t *testing.T) {
 // refused elsewhere wherever git apply and patch -F0 both refuse it.
 func TestShortContext(t *testing.T) {
 	const (
-		atStart = "@@ -1,2 +1,3 @@\n+new\n a\n b\n"
-		inStart = "@@ -1,3 +1,4 @@\n a\n+new\n b\n c\n"
-		atEnd   = "@@ -4,2 +4,3 @@\n d\n e\n+new\n"
-		inEnd   = "@@ -3,3 +3,4 @@\n c\n d\n+new\n e\n"
-		whole   = "@@ -1,5 +1,6 @@\n a\n b\n c\n d\n+new\n e\n"
+		atStart  = "@@ -1,2 +1,3 @@\n+new\n a\n b\n"
+		inStart  = "@@ -1,3 +1,4 @@\n a\n+new\n b\n c\n"
+		atEnd    = "@@ -4,2 +4,3 @@\n d\n e\n+new\n"
+		even     = "@@ -1,2 +1,3 @@\n a\n+NEW\n b\n"
+		inEnd    = "@@ -3,3 +3,4 @@\n c\n d\n+new\n e\n"
+		inEndToo = "@@ -3,3 +4,4 @@\n c\n d\n+new\n e\n"
+		whole    = "@@ -1,5 +1,6 @@\n a\n b\n c\n d\n+new\n e\n"
 	)
 	for _, c := range []struct{ hunk, text, want string }{
 		{atStart, "a\nb\nc\n", "new\na\nb\nc\n"},
@@ -218,6 +220,10 @@ func TestShortContext(t *testing.T) {
 		{whole, "x\na\nb\nc\nd\ne\n", "x\na\nb\nc\nd\nnew\ne\n"},
 		{whole, "a\nb\nc\nd\ne\nx\n", "a\nb\nc\nd\nnew\ne\nx\n"},
 		{whole, "x\na\nb\nc\nd\ne\nx\n", ""},
+		// patch takes the first hunk here and git the second, and neither both
+		{even + inEndToo, "x\na\nb\nc\nd\ne\nx\n", ""},
+		{even + inEndToo, "a\nb\nc\nd\ne\nx\n", "a\nNEW\nb\nc\nd\nnew\ne\nx\n"},
+		{even + inEndToo, "x\na\nb\nc\nd\ne\n", "x\na\nNEW\nb\nc\nd\nnew\ne\n"},
 	} {
 		have, err := parseOne(t, "--- a/m\n+++ b/m\n"+c.hunk).Apply([]byte(c.text))
 		var refused *HunkError

@@ -65,24 +65,6 @@ func (s *source) find(h Hunk) HunkState {
 	return HunkState{Line: line, Offset: line - h.OldLine}
 }
 
-// keepsEdge reports whether the hunk at that line may have the little context
-// it has. A hunk with less of it on one side was made where the file starts or
-// ends; elsewhere git and GNU patch both refuse it, each by a rule of its own,
-// and here it is refused where both do.
-func (s *source) keepsEdge(h Hunk, line int) bool {
-	before, after := h.context()
-	atEnd := line-1+h.OldCount == len(s.starts)-1
-	switch {
-	case after == 0 && before > 0:
-		return atEnd
-	case h.OldLine == 1 && before < after:
-		return line == 1
-	case h.OldLine == 1 && after < before:
-		return line == 1 || atEnd
-	}
-	return true
-}
-
 func (s *source) lineOf(offset int) int {
 	i, _ := slices.BinarySearch(s.starts, offset)
 	return i + 1
