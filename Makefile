@@ -7,9 +7,10 @@ SGPATCH_CASES ?= ../shared/cases
 LDFLAGS  = -s -w -X main.version=$(VERSION)
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME ?= 30s
+CONFORMANCETIME ?= 3m
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: build demo test bench wheels releases fuzz torture lint install uninstall cases clean
+.PHONY: build demo test bench wheels releases fuzz torture conformance lint install uninstall cases clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/sgpatch ./cmd/patch
@@ -46,6 +47,10 @@ fuzz:
 TORTURE ?= 18m
 torture:
 	$(GO) run ./fixtures/torture -for $(TORTURE)
+
+# against git apply and patch -F0: on what their own tests apply, and on random diffs
+conformance:
+	$(GO) run ./fixtures/conformance -for $(CONFORMANCETIME) $(CONFORMANCEFLAGS)
 
 cases: build
 	SGPATCH_BIN=$(CURDIR)/bin/sgpatch $(SGPATCH_CASES)/run --except c20

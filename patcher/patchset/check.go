@@ -232,6 +232,8 @@ func (p *parser) checkLines(h Hunk, line int, last bool) error {
 			continue
 		case !last:
 			return p.fail(line, "", "the file ends here, but another hunk follows")
+		case len(l.Text) == 0:
+			return p.fail(line, "", "a last line without text or newline, which no file has")
 		case bytes.HasSuffix(l.Text, []byte{'\r'}):
 			return p.fail(line, "", "the file would end in a lone carriage return")
 		}

@@ -147,6 +147,8 @@ func TestParseRefuses(t *testing.T) {
 		{head + "@@ -1,2 +1,2 @@\n a\n-b\n+b\n\\ No newline at end of file\n@@ -3,3 +3,3 @@\n" + body, ":6: the file ends here"},
 		{head + "@@ -1,2 +1,2 @@\n a\n\\ No newline at end of file\n-b\n+b\n", ":4: not in the form"},
 		{head + "@@ -1 +1 @@\n-b\n\\ No newline at end of file\n\\ No newline at end of file\n+b\n", ":6: not in the form"},
+		{head + "@@ -1,2 +1,2 @@\n-a\n+b\n \n\\ No newline at end of file\n", ":6: a last line without text"},
+		{head + "@@ -1 +1,2 @@\n a\n+\n\\ No newline at end of file\n", ":5: a last line without text"},
 		{head + "@@ -1 +1 @@\n-a\r\n\\ No newline at end of file\n+b\n", ":4: the file would end in a lone"},
 		{head + "@@ -1 +1 @@\n-a\rb\n+b\n", ":4: a carriage return inside a line"},
 		{head + "@@ -1 +1 @@\n-a\r\r\n+b\n", ":4: a carriage return inside a line"},

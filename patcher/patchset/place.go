@@ -15,6 +15,7 @@ const (
 	NotFound   Reason = "not-found"    // its old lines are nowhere in the text
 	Ambiguous  Reason = "ambiguous"    // they are there more than once
 	OutOfOrder Reason = "out-of-order" // they are before the end of the hunk before
+	OffEdge    Reason = "off-edge"     // they are not where the file starts or ends, as the hunk's short context says
 	OutOfScope Reason = "out-of-scope" // they, or what they become, are not in the scope that the hunk names
 )
 
@@ -58,6 +59,8 @@ func (e *HunkError) Error() string {
 		return s + "its old lines are in the file more than once, at lines " + at
 	case OutOfOrder:
 		return s + "its old lines are at line " + at + ", which is not behind the hunk before"
+	case OffEdge:
+		return s + "its old lines are at line " + at + "; its context is cut short as by an end of the file, which is not there"
 	}
 	return s + "its old lines are at line " + at + "; they, or what they become, are outside of that scope"
 }
@@ -103,8 +106,9 @@ func (f File) Fit(text []byte) []HunkState {
 }
 
 // Place returns one edit for every hunk, ascending. A hunk has a place if its
-// old lines are in text exactly once, behind the hunk before it and in the
-// scope it names; otherwise all that have none are in a *PlaceError.
+// old lines are in text exactly once, behind the hunk before it, at the edge of
+// the file if its context was cut short there, and in the scope it names;
+// otherwise all that have none are in a *PlaceError.
 //
 // Bytes are compared as they are, but for two things that belong to the file
 // and not to the change: a byte order mark at its start is skipped, and where
@@ -154,6 +158,7 @@ func (f File) locate(text []byte) ([]HunkState, []Edit) {
 		}
 		end = max(end, states[i].Line+h.OldCount)
 	}
+	f.checkEdges(src, states)
 	if isPython(f.Path) {
 		f.checkScopes(src, states)
 	}

@@ -182,18 +182,54 @@ func TestSpliceTwoSets(t *testing.T) {
 	}
 }
 
-// TestInsertsThatMeet: in this text the second hunk follows on the first, and
-// both insert there.
+// TestInsertsThatMeet: two sets append to one file, and no order is right.
 func TestInsertsThatMeet(t *testing.T) {
-	f := parseOne(t, head+"@@ -1 +1,2 @@\n a = 1\n+b = 2\n@@ -5 +6,2 @@\n+c = 3\n d = 4\n")
-	have, err := f.Apply([]byte("a = 1\nx = 1\nd = 4\n"))
-	if err != nil || string(have) != "a = 1\nb = 2\nx = 1\nc = 3\nd = 4\n" {
-		t.Errorf("%q, %v", have, err)
-	}
-	have, err = f.Apply([]byte("a = 1\nd = 4\n"))
+	text := []byte("x = 1\na = 1\n")
+	one := parseOne(t, head+"@@ -2 +2,2 @@\n a = 1\n+b = 2\n")
+	two := parseOne(t, head+"@@ -2 +2,2 @@\n a = 1\n+c = 3\n")
+	x, err1 := one.Place(text)
+	y, err2 := two.Place(text)
+	have, err := Splice(text, slices.Concat(x, y))
 	var clash *ClashError
-	if !errors.As(err, &clash) || have != nil {
-		t.Errorf("%q, %v", have, err)
+	if err1 != nil || err2 != nil || !errors.As(err, &clash) || have != nil {
+		t.Errorf("%q, %v, %v, %v", have, err1, err2, err)
+	}
+}
+
+// TestShortContext: a hunk whose context is cut short at an end of the file is
+// refused elsewhere wherever git apply and patch -F0 both refuse it.
+func TestShortContext(t *testing.T) {
+	const (
+		atStart  = "@@ -1,2 +1,3 @@\n+new\n a\n b\n"
+		inStart  = "@@ -1,3 +1,4 @@\n a\n+new\n b\n c\n"
+		atEnd    = "@@ -4,2 +4,3 @@\n d\n e\n+new\n"
+		even     = "@@ -1,2 +1,3 @@\n a\n+NEW\n b\n"
+		inEnd    = "@@ -3,3 +3,4 @@\n c\n d\n+new\n e\n"
+		inEndToo = "@@ -3,3 +4,4 @@\n c\n d\n+new\n e\n"
+		whole    = "@@ -1,5 +1,6 @@\n a\n b\n c\n d\n+new\n e\n"
+	)
+	for _, c := range []struct{ hunk, text, want string }{
+		{atStart, "a\nb\nc\n", "new\na\nb\nc\n"},
+		{atStart, "x\na\nb\nc\n", ""},
+		{inStart, "a\nb\nc\n", "a\nnew\nb\nc\n"},
+		{inStart, "x\na\nb\nc\n", ""},
+		{atEnd, "x\nd\ne\n", "x\nd\ne\nnew\n"},
+		{atEnd, "d\ne\n", "d\ne\nnew\n"},
+		{atEnd, "c\nd\ne\nx\n", ""},
+		{inEnd, "c\nd\ne\nx\n", "c\nd\nnew\ne\nx\n"}, // git takes it
+		{whole, "x\na\nb\nc\nd\ne\n", "x\na\nb\nc\nd\nnew\ne\n"},
+		{whole, "a\nb\nc\nd\ne\nx\n", "a\nb\nc\nd\nnew\ne\nx\n"},
+		{whole, "x\na\nb\nc\nd\ne\nx\n", ""},
+		// patch takes the first hunk here and git the second, and neither both
+		{even + inEndToo, "x\na\nb\nc\nd\ne\nx\n", ""},
+		{even + inEndToo, "a\nb\nc\nd\ne\nx\n", "a\nNEW\nb\nc\nd\nnew\ne\nx\n"},
+		{even + inEndToo, "x\na\nb\nc\nd\ne\n", "x\na\nNEW\nb\nc\nd\nnew\ne\n"},
+	} {
+		have, err := parseOne(t, "--- a/m\n+++ b/m\n"+c.hunk).Apply([]byte(c.text))
+		var refused *HunkError
+		if string(have) != c.want || errors.As(err, &refused) != (c.want == "") || refused != nil && refused.Reason != OffEdge {
+			t.Errorf("%q in %q: %q, %v", c.hunk, c.text, have, err)
+		}
 	}
 }
 
