@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -26,6 +27,9 @@ func TestMain(m *testing.M) {
 	if os.Getenv("SGPATCH_TEST_RUN") != "" {
 		os.Args[0] = "sgpatch"
 		program()
+	}
+	if uid, err := strconv.Atoi(os.Getenv("SGPATCH_TEST_MEASURE")); err == nil {
+		measure(os.Args[1:], uid)
 	}
 	testscript.Main(m, map[string]func(){"sgpatch": program, "patch": program})
 }
