@@ -225,7 +225,7 @@ func Orphan(a install.Answer) string {
 			return dir
 		}
 	}
-	text, err := os.ReadFile(a.Site)
+	text, err := txn.ReadFile(a.Site, maxSource)
 	if err != nil {
 		return ""
 	}

@@ -250,7 +250,7 @@ func (w *planner) leaveOld() (left EntryPlace, err error) {
 	if old.Real == "" || old.Real == s.entryAt {
 		return left, nil
 	}
-	text, err := os.ReadFile(old.Real)
+	text, err := txn.ReadFile(old.Real, maxSource)
 	if errors.Is(err, fs.ErrNotExist) {
 		return left, nil
 	}
