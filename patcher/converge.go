@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"sgpatch/patcher/block"
@@ -58,7 +59,7 @@ func Converge(ctx context.Context, s *Site, g Goal, o Options) (Outcome, error) 
 	if _, serr := os.Stat(s.In.Root); errors.Is(serr, fs.ErrNotExist) || (s.In.Gone && !s.recorded) {
 		return s.withoutRecords(ctx, plan, err, o)
 	}
-	dir, err := txn.Lock(ctx, s.In.Root, o.Wait)
+	dir, err := txn.Lock(ctx, s.root, o.Wait)
 	if err != nil {
 		return Outcome{Site: s}, err
 	}
@@ -104,6 +105,9 @@ func (s *Site) locked(dir *txn.Dir, g Goal, plan *Plan) (Outcome, error) {
 		if plan.Empty() {
 			return now.outcome(plan, notes), nil
 		}
+		if err := now.mayWrite(dir.Owner(), plan); err != nil {
+			return Outcome{Site: now, Findings: notes}, err
+		}
 		err = now.commit(dir, plan, g)
 		var moved *txn.ChangedError
 		if errors.As(err, &moved) && try < 5 {
@@ -138,7 +142,9 @@ func (s *Site) outcome(plan *Plan, notes []Finding) Outcome {
 
 // recover settles what an interrupted command left.
 func (s *Site) recover(dir *txn.Dir, told string) ([]Finding, error) {
-	r, err := dir.Recover(func(rel, path string) error { return s.mayRecover(rel, path, told) })
+	r, err := dir.Recover(func(rel, path, old string) error {
+		return errors.Join(s.mayRecover(rel, path, told), s.mayPutBack(dir.Owner(), rel, path, old))
+	})
 	if err != nil || r.Command == "" {
 		return nil, err
 	}
@@ -158,7 +164,7 @@ func (s *Site) mayRecover(rel, path, told string) error {
 	if rel == "" {
 		return s.mayTouch(path, told)
 	}
-	if !filepath.IsLocal(rel) || filepath.Clean(rel) != rel || slices.Contains(filepath.SplitList(rel), txn.Folder) {
+	if !filepath.IsLocal(rel) || filepath.Clean(rel) != rel || slices.Contains(strings.Split(rel, "/"), txn.Folder) {
 		return errors.New("that is not a path of this install")
 	}
 	real, err := install.Resolve(s.abs(rel), s.root)
@@ -202,7 +208,7 @@ func (s *Site) Purge(ctx context.Context, wait time.Duration) error {
 	if _, err := os.Lstat(filepath.Join(s.In.Root, txn.Folder)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	dir, err := txn.Lock(ctx, s.In.Root, wait)
+	dir, err := txn.Lock(ctx, s.root, wait)
 	if err != nil {
 		return err
 	}

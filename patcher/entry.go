@@ -116,15 +116,14 @@ func (w *planner) namesOf(id string, set map[string]bool) {
 }
 
 func (w *planner) allowed(name string, have []block.Var) bool {
-	if slices.ContainsFunc(have, func(v block.Var) bool { return v.Name == name }) {
-		return true
-	}
-	for _, k := range w.s.known {
-		if slices.ContainsFunc(k.Env, func(e patchset.EnvEntry) bool { return e.Name == name }) {
-			return true
-		}
-	}
-	return false
+	return w.s.knows(name) || slices.ContainsFunc(have, func(v block.Var) bool { return v.Name == name })
+}
+
+// knows says whether a set that is at hand has an entry of this name.
+func (s *Site) knows(name string) bool {
+	return slices.ContainsFunc(s.known, func(k patchset.Set) bool {
+		return slices.ContainsFunc(k.Env, func(e patchset.EnvEntry) bool { return e.Name == name })
+	})
 }
 
 // rewrite plans the sitecustomize with this root's entries.
@@ -148,8 +147,7 @@ func (w *planner) rewrite(want []block.Var) error {
 		w.next.Entry.Before, w.next.Entry.Mtime = s.entryBefore(real)
 		w.remarks(text)
 	}
-	w.putEntry(s.In.Site, real, s.Entry, text, s.Block.Made && len(b.Entries) == 0)
-	return nil
+	return w.putEntry(s.In.Site, real, s.Entry, text, s.Block.Made && len(b.Entries) == 0)
 }
 
 // entryBefore is the sitecustomize before there was a block in it, as far as
@@ -168,9 +166,9 @@ func (s *Site) entryBefore(real string) (patchset.Digest, int64) {
 
 // putEntry plans a sitecustomize; one that we made and that has nothing else in
 // it is removed.
-func (w *planner) putEntry(path, real string, old, text []byte, made bool) {
+func (w *planner) putEntry(path, real string, old, text []byte, made bool) error {
 	if bytes.Equal(old, text) && (old == nil) == (text == nil) {
-		return
+		return nil
 	}
 	wr := txn.Write{Path: real, New: string(patchset.DigestOf(text)), Data: text, Perm: 0o644}
 	if old != nil {
@@ -183,7 +181,7 @@ func (w *planner) putEntry(path, real string, old, text []byte, made bool) {
 		wr.New, wr.Data = "", nil
 	}
 	wr.Stale = install.Bytecode(path, w.s.In.Answer.PycachePrefix)
-	w.add(wr, path, old)
+	return w.add(wr, path, old)
 }
 
 // remarks says what else an edit of this file concerns.
@@ -250,20 +248,20 @@ func (w *planner) leaveOld() (left EntryPlace, err error) {
 	if old.Real == "" || old.Real == s.entryAt {
 		return left, nil
 	}
-	text, err := txn.ReadFile(old.Real, maxSource)
-	if errors.Is(err, fs.ErrNotExist) {
-		return left, nil
-	}
-	if err != nil {
-		return left, err
-	}
-	if s.mayTouch(old.Real, w.g.Told) != nil {
+	if _, err := os.Lstat(old.Real); err == nil && s.mayTouch(old.Real, w.g.Told) != nil {
 		f := Finding{Code: "other-sitecustomize", Severity: "warning", Path: old.Path, Message: fmt.Sprintf("an older entry stands in %s, which this interpreter does not import; it stays there", old.Path), Hint: "take the lines between sgpatch's markers in that file out by hand"}
 		if len(w.next.Sets) == 0 {
 			f.Hint = "sgpatch revert --sitecustomize " + quote(old.Path) + s.Flags()
 		}
 		w.p.note(f)
 		return old, nil
+	}
+	text, err := txn.ReadFile(old.Real, maxSource)
+	if errors.Is(err, fs.ErrNotExist) {
+		return left, nil
+	}
+	if err != nil {
+		return left, err
 	}
 	b, err := block.Get(text)
 	if err != nil {
@@ -277,8 +275,7 @@ func (w *planner) leaveOld() (left EntryPlace, err error) {
 	if err != nil {
 		return left, err
 	}
-	w.putEntry(old.Path, old.Real, text, out, b.Made && len(rest.Entries) == 0)
-	return left, nil
+	return left, w.putEntry(old.Path, old.Real, text, out, b.Made && len(rest.Entries) == 0)
 }
 
 // mayTouch says whether a record may name this file as a sitecustomize.

@@ -279,13 +279,16 @@ func (w *planner) put(path string, want []byte, mtime time.Time) error {
 	} else {
 		wr.Stale = w.s.bytecode(path, real)
 	}
-	w.add(wr, w.s.abs(path), f.data)
-	return nil
+	return w.add(wr, w.s.abs(path), f.data)
 }
 
-func (w *planner) add(wr txn.Write, name string, before []byte) {
+func (w *planner) add(wr txn.Write, name string, before []byte) (err error) {
+	if wr.Stale, err = w.s.realNames(wr.Stale); err != nil {
+		return err
+	}
 	w.p.Writes = append(w.p.Writes, wr)
 	w.p.Before[wr.Path], w.p.Names[wr.Path] = before, name
+	return nil
 }
 
 // bytecode lists the compiled files of a source, under every name it has.

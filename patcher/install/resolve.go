@@ -52,6 +52,15 @@ func Resolve(path, root string) (string, error) {
 	return w.real, err
 }
 
+// Trusted follows the links of a directory's path as Resolve does those of a file.
+func Trusted(dir string) (string, error) {
+	w, err := walk(dir)
+	if err == nil {
+		err = w.trusted()
+	}
+	return w.real, err
+}
+
 func isLink(path string) bool {
 	st, err := os.Lstat(path)
 	return err == nil && st.Mode()&fs.ModeSymlink != 0

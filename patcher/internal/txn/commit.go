@@ -100,6 +100,8 @@ func (c *commit) target(w Write) ([]byte, entry, error) {
 	if unix.Fstatat(fd, base, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 		have = Digest(data)
 		e.Perm, e.Mtime = fs.FileMode(st.Mode&0o7777), st.Mtim.Nano()
+		c.dir.kept.mode &= st.Mode
+		c.dir.kept.private = c.dir.kept.private || (st.Mode&0o004 == 0 && st.Uid != c.dir.Owner())
 	}
 	if have != w.Old {
 		return nil, e, &ChangedError{w.Path}
@@ -185,10 +187,17 @@ func (c *commit) replace(w Write) error {
 	return clearStale(w.Path, w.Stale)
 }
 
-// clearStale removes bytecode that would hide the change of a source.
+// clearStale removes bytecode that would hide the change of a source. No link
+// may lead to it.
 func clearStale(path string, stale []string) error {
 	for _, p := range stale {
-		if err := unix.Unlink(p); err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
+		dir, base := split(p)
+		fd, err := openDir(dir)
+		if err == nil {
+			err = unix.Unlinkat(fd, base, 0)
+			unix.Close(fd)
+		}
+		if err != nil && !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.ENOTDIR) {
 			return &CommitError{Path: path, Step: "remove stale bytecode " + p, Err: err}
 		}
 	}

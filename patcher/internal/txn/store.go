@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -114,8 +115,13 @@ func optional(b []byte, err error) ([]byte, error) {
 
 // openRecords opens <root>/.sgpatch; a link in its place is refused.
 func openRecords(root string) (int, error) {
+	return recordsAt(unix.AT_FDCWD, filepath.Join(root, Folder), root)
+}
+
+// recordsAt opens the folder by a name that starts from a directory.
+func recordsAt(dirfd int, name, root string) (int, error) {
 	path := filepath.Join(root, Folder)
-	fd, err := unix.Open(path, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Openat(dirfd, name, unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {
 		if st, e := os.Lstat(path); e == nil && !st.IsDir() {
 			return -1, &fs.PathError{Op: "open", Path: path, Err: errors.New("is not a directory of its own; sgpatch keeps no records behind a link")}
@@ -129,14 +135,17 @@ func openRecords(root string) (int, error) {
 
 // Dir is the locked records of one root.
 type Dir struct {
-	root string
-	fd   int
-	lock *os.File
-	gone bool // purged
+	root   string
+	rootfd int
+	fd     int
+	lock   *os.File
+	kept   originals // of the commit at work
+	gone   bool      // purged
 }
 
 // Lock creates <root>/.sgpatch if need be and takes its lock, waiting at most
-// wait. The lock goes with the process, whatever ends it.
+// wait. The lock goes with the process, whatever ends it. No link may be in
+// root: its owner could have it lead to the records of another install.
 func Lock(ctx context.Context, root string, wait time.Duration) (*Dir, error) {
 	deadline := time.Now().Add(wait)
 	for {
@@ -149,18 +158,25 @@ func Lock(ctx context.Context, root string, wait time.Duration) (*Dir, error) {
 
 // lockOnce returns nil, nil if the folder was purged while it waited.
 func lockOnce(ctx context.Context, root string, deadline time.Time, wait time.Duration) (*Dir, error) {
-	fd, err := openOrMake(root)
+	rfd, err := openDir(root)
 	if err != nil {
 		return nil, err
 	}
-	own := owner(fd)
-	lfd, err := unix.Openat(fd, lockName, unix.O_RDWR|unix.O_CREAT|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
+	fd, err := openOrMake(rfd, root)
 	if err != nil {
+		unix.Close(rfd)
+		return nil, err
+	}
+	lfd, err := openLock(fd)
+	if err != nil {
+		unix.Close(rfd)
 		unix.Close(fd)
+		if errors.Is(err, unix.ENOENT) {
+			return nil, nil
+		}
 		return nil, &fs.PathError{Op: "open", Path: filepath.Join(root, Folder, lockName), Err: err}
 	}
-	own.give(lfd)
-	d := &Dir{root: root, fd: fd, lock: os.NewFile(uintptr(lfd), lockName)}
+	d := &Dir{root: root, rootfd: rfd, fd: fd, lock: os.NewFile(uintptr(lfd), lockName), kept: originals{mode: 0o644}}
 	if err := flock(ctx, lfd, deadline); err != nil {
 		d.Close()
 		if errors.Is(err, unix.EWOULDBLOCK) {
@@ -169,48 +185,63 @@ func lockOnce(ctx context.Context, root string, deadline time.Time, wait time.Du
 		return nil, &fs.PathError{Op: "lock", Path: filepath.Join(root, Folder, lockName), Err: err}
 	}
 	var held, now unix.Stat_t
-	if unix.Fstat(lfd, &held) != nil || unix.Fstatat(unix.AT_FDCWD, filepath.Join(root, Folder, lockName), &now, unix.AT_SYMLINK_NOFOLLOW) != nil || held.Ino != now.Ino || held.Dev != now.Dev {
+	if unix.Fstat(lfd, &held) != nil || unix.Fstatat(rfd, Folder+"/"+lockName, &now, unix.AT_SYMLINK_NOFOLLOW) != nil || held.Ino != now.Ino || held.Dev != now.Dev {
 		d.Close()
 		return nil, nil
 	}
 	return d, nil
 }
 
-func openOrMake(root string) (int, error) {
-	fd, err := openRecords(root)
+// openLock makes the lock file, or opens the one that is there. Only one that
+// was made here is given away: another may be a hard link to anything.
+func openLock(dirfd int) (int, error) {
+	const flags = unix.O_RDWR | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
+	fd, err := unix.Openat(dirfd, lockName, flags|unix.O_CREAT|unix.O_EXCL, 0o644)
+	if err == nil {
+		owner(dirfd).give(fd)
+		return fd, unix.Fchmod(fd, 0o644) // whatever the umask
+	}
+	if !errors.Is(err, unix.EEXIST) {
+		return -1, err
+	}
+	if fd, err = unix.Openat(dirfd, lockName, flags, 0); err != nil {
+		return -1, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
+		unix.Close(fd)
+		return -1, errors.Join(err, unix.EPERM, errors.New("not a regular file"))
+	}
+	return fd, nil
+}
+
+func openOrMake(rfd int, root string) (int, error) {
+	fd, err := recordsAt(rfd, Folder, root)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return fd, err
 	}
 	path := filepath.Join(root, Folder)
-	if err := os.Mkdir(path, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := unix.Mkdirat(rfd, Folder, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return -1, &fs.PathError{Op: "mkdir", Path: path, Err: err}
+	}
+	if fd, err = recordsAt(rfd, Folder, root); err != nil {
 		return -1, err
 	}
-	if fd, err = openRecords(root); err != nil {
-		return -1, err
-	}
-	if rfd, err := unix.Open(root, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0); err == nil {
-		owner(rfd).give(fd)
-		unix.Close(rfd)
-	}
+	owner(rfd).give(fd)
 	if err := unix.Fchmod(fd, 0o755); err != nil { // whatever the umask
 		unix.Close(fd)
 		return -1, &fs.PathError{Op: "chmod", Path: path, Err: err}
 	}
 	var s syncs
 	defer s.close()
-	if err := putAt(fd, ".gitignore", []byte("*\n"), &s); err != nil {
-		unix.Close(fd)
-		return -1, inFolder(root, err)
-	}
-	// without its directory on disk, no journal in it is
-	rfd, err := unix.Open(root, unix.O_DIRECTORY|unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	err = putAt(fd, ".gitignore", []byte("*\n"), &s)
 	if err == nil {
-		s.file(os.NewFile(uintptr(rfd), root))
+		s.add(rfd) // without its directory on disk, no journal in it is
 		err = s.wait()
 	}
 	if err != nil {
 		unix.Close(fd)
-		return -1, &fs.PathError{Op: "sync", Path: root, Err: err}
+		return -1, inFolder(root, err)
 	}
 	return fd, nil
 }
@@ -258,6 +289,7 @@ func LockBeside(ctx context.Context, path string, wait time.Duration) (func(), e
 
 // Close releases the lock.
 func (d *Dir) Close() error {
+	unix.Close(d.rootfd)
 	unix.Close(d.fd)
 	return d.lock.Close()
 }
@@ -267,15 +299,15 @@ func (d *Dir) Receipt() ([]byte, error) {
 	return optional(readAt(d.fd, receiptName, maxRecord))
 }
 
-// keepAll stores contents under their digests.
+// keepAll stores contents under their digests, for no more readers than the
+// narrowest of the files that they are from has.
 func (d *Dir) keepAll(contents [][]byte, s *syncs) error {
 	if len(contents) == 0 {
 		return nil
 	}
+	made := false
 	if err := unix.Mkdirat(d.fd, objectsName, 0o755); err == nil {
-		if err := unix.Fchmodat(d.fd, objectsName, 0o755, 0); err != nil {
-			return &fs.PathError{Op: "chmod", Path: objectsName, Err: err}
-		}
+		made = true
 	} else if !errors.Is(err, unix.EEXIST) {
 		return &fs.PathError{Op: "mkdir", Path: objectsName, Err: err}
 	}
@@ -283,14 +315,21 @@ func (d *Dir) keepAll(contents [][]byte, s *syncs) error {
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: objectsName, Err: err}
 	}
-	owner(d.fd).give(odir)
 	dir, added := os.NewFile(uintptr(odir), objectsName), false
+	if made {
+		// by its descriptor: a link that took its place meanwhile leads anywhere
+		owner(d.fd).give(odir)
+		if err := unix.Fchmod(odir, 0o755); err != nil {
+			dir.Close()
+			return &fs.PathError{Op: "chmod", Path: objectsName, Err: err}
+		}
+	}
 	for _, data := range contents {
 		name := Digest(data)
 		if have, err := digestAt(odir, name); err == nil && have == name {
 			continue // on disk since the commit that put it there
 		}
-		if err := putAt(odir, name, data, s); err != nil {
+		if err := putFor(odir, name, data, d.kept, s); err != nil {
 			dir.Close()
 			return err
 		}
@@ -309,7 +348,17 @@ const suffix = ".new"
 // putAt replaces a record by rename. Its content is on disk when s has waited,
 // its name when the directory is synced as well.
 func putAt(dirfd int, name string, data []byte, s *syncs) error {
-	if err := writeNew(dirfd, name, data, s); err != nil {
+	return putFor(dirfd, name, data, originals{mode: 0o644}, s)
+}
+
+// originals says who may read a content that is kept.
+type originals struct {
+	mode    uint32
+	private bool // the owner of the records could not read the file
+}
+
+func putFor(dirfd int, name string, data []byte, o originals, s *syncs) error {
+	if err := writeFor(dirfd, name, data, o, s); err != nil {
 		return err
 	}
 	if err := unix.Renameat(dirfd, name+suffix, dirfd, name); err != nil {
@@ -320,6 +369,10 @@ func putAt(dirfd int, name string, data []byte, s *syncs) error {
 
 // writeNew writes a record under its name with the suffix.
 func writeNew(dirfd int, name string, data []byte, s *syncs) error {
+	return writeFor(dirfd, name, data, originals{mode: 0o644}, s)
+}
+
+func writeFor(dirfd int, name string, data []byte, o originals, s *syncs) error {
 	tmp := name + suffix
 	if err := unix.Unlinkat(dirfd, tmp, 0); err != nil && !errors.Is(err, unix.ENOENT) {
 		return &fs.PathError{Op: "unlink", Path: tmp, Err: err}
@@ -330,8 +383,10 @@ func writeNew(dirfd int, name string, data []byte, s *syncs) error {
 	}
 	f := os.NewFile(uintptr(fd), tmp)
 	s.file(f)
-	owner(dirfd).give(fd)
-	return errors.Join(writeAll(f, data), unix.Fchmod(fd, 0o644))
+	if !o.private {
+		owner(dirfd).give(fd)
+	}
+	return errors.Join(writeAll(f, data), unix.Fchmod(fd, o.mode))
 }
 
 // ids is who a new file shall belong to.
@@ -405,7 +460,25 @@ func writeAll(f *os.File, data []byte) error {
 // Purge takes the records away. The lock is held until Close.
 func (d *Dir) Purge() error {
 	d.gone = true
-	return os.RemoveAll(filepath.Join(d.root, Folder))
+	root, err := os.OpenRoot(d.root)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	var held unix.Stat_t
+	if st, err := root.Stat("."); err != nil || unix.Fstat(d.rootfd, &held) != nil || st.Sys().(*syscall.Stat_t).Ino != held.Ino || uint64(st.Sys().(*syscall.Stat_t).Dev) != uint64(held.Dev) {
+		return &ChangedError{d.root}
+	}
+	return root.RemoveAll(Folder)
+}
+
+// Owner is who the records belong to.
+func (d *Dir) Owner() uint32 {
+	var st unix.Stat_t
+	if unix.Fstat(d.fd, &st) != nil {
+		return ^uint32(0)
+	}
+	return st.Uid
 }
 
 // Append adds one line to a log that only its owner may read, creating it and
