@@ -59,7 +59,7 @@ func Converge(ctx context.Context, s *Site, g Goal, o Options) (Outcome, error) 
 	if _, serr := os.Stat(s.In.Root); errors.Is(serr, fs.ErrNotExist) || (s.In.Gone && !s.recorded) {
 		return s.withoutRecords(ctx, plan, err, o)
 	}
-	dir, err := txn.Lock(ctx, s.root, o.Wait)
+	dir, err := s.lock(ctx, o.Wait)
 	if err != nil {
 		return Outcome{Site: s}, err
 	}
@@ -70,6 +70,14 @@ func Converge(ctx context.Context, s *Site, g Goal, o Options) (Outcome, error) 
 	}
 	defer unlock()
 	return s.locked(dir, g, plan)
+}
+
+func (s *Site) lock(ctx context.Context, wait time.Duration) (*txn.Dir, error) {
+	dir, err := txn.Lock(ctx, s.root, wait)
+	if errors.Is(err, txn.ErrNoFile) {
+		err = &DamagedError{filepath.Join(s.In.Root, txn.Folder), err}
+	}
+	return dir, err
 }
 
 // lockEntry locks the sitecustomize, which other roots may share.
@@ -208,7 +216,7 @@ func (s *Site) Purge(ctx context.Context, wait time.Duration) error {
 	if _, err := os.Lstat(filepath.Join(s.In.Root, txn.Folder)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	dir, err := txn.Lock(ctx, s.root, wait)
+	dir, err := s.lock(ctx, wait)
 	if err != nil {
 		return err
 	}

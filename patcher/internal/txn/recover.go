@@ -148,6 +148,9 @@ func (d *Dir) restore(j *journal, e entry, fd int, base, path string) error {
 	if err != nil {
 		return err
 	}
+	if err := Replaceable(path); err != nil {
+		return err
+	}
 	w := Write{Data: data, Perm: e.Perm}
 	if e.Mtime != 0 {
 		w.Mtime = time.Unix(0, e.Mtime)

@@ -86,7 +86,7 @@ func object(dirfd int, root, digest string) ([]byte, error) {
 	defer unix.Close(odir)
 	data, err := readAt(odir, digest, maxFile)
 	if err != nil {
-		return nil, inFolder(root, err)
+		return nil, &fs.PathError{Op: "read", Path: filepath.Join(root, Folder, objectsName, digest), Err: errors.Unwrap(err)}
 	}
 	if Digest(data) != digest {
 		return nil, fmt.Errorf("%s: the content does not match its digest", filepath.Join(root, Folder, objectsName, digest))
@@ -174,6 +174,9 @@ func lockOnce(ctx context.Context, root string, deadline time.Time, wait time.Du
 		if errors.Is(err, unix.ENOENT) {
 			return nil, nil
 		}
+		if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EISDIR) || errors.Is(err, unix.ENXIO) {
+			err = ErrNoFile
+		}
 		return nil, &fs.PathError{Op: "open", Path: filepath.Join(root, Folder, lockName), Err: err}
 	}
 	d := &Dir{root: root, rootfd: rfd, fd: fd, lock: os.NewFile(uintptr(lfd), lockName), kept: originals{mode: 0o644}}
@@ -191,6 +194,9 @@ func lockOnce(ctx context.Context, root string, deadline time.Time, wait time.Du
 	}
 	return d, nil
 }
+
+// ErrNoFile says that a record is a link, a pipe or the like.
+var ErrNoFile = errors.New("not a regular file of its own")
 
 // openLock makes the lock file, or opens the one that is there. Only one that
 // was made here is given away: another may be a hard link to anything.
@@ -210,7 +216,7 @@ func openLock(dirfd int) (int, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		unix.Close(fd)
-		return -1, errors.Join(err, unix.EPERM, errors.New("not a regular file"))
+		return -1, errors.Join(err, ErrNoFile)
 	}
 	return fd, nil
 }
