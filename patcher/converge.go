@@ -73,7 +73,14 @@ func Converge(ctx context.Context, s *Site, g Goal, o Options) (Outcome, error) 
 }
 
 func (s *Site) lock(ctx context.Context, wait time.Duration) (*txn.Dir, error) {
-	dir, err := txn.Lock(ctx, s.root, wait)
+	real, err := install.Trusted(s.In.Root)
+	if err != nil {
+		return nil, err
+	}
+	if real != s.root {
+		return nil, &ChangedError{Path: s.In.Root}
+	}
+	dir, err := txn.Lock(ctx, real, wait)
 	if errors.Is(err, txn.ErrNoFile) {
 		err = &DamagedError{filepath.Join(s.In.Root, txn.Folder), err}
 	}

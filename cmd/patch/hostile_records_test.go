@@ -161,7 +161,7 @@ func forgedJournals() map[string]forged {
 		"an id that leads": strings.Replace(journalOf(), "0123456789ab", "/../../../ab", 1),
 		"other types":      `{"schema":1,"writes":"x"}`,
 		"a list":           `[]`,
-		"many writes":      journalOf(strings.Split(strings.TrimSuffix(strings.Repeat(entryOf("a", "/a", "", "")+"\n", 100_000), "\n"), "\n")...),
+		"many writes":      journalOf(strings.Split(strings.TrimSuffix(strings.Repeat(entryOf("a", "/a", "", "")+"\n", 20_000), "\n"), "\n")...),
 	} {
 		add(name, func(t *testing.T, w records) { lay(t, filepath.Join(w.folder, "journal.json"), text) })
 	}
@@ -199,14 +199,14 @@ func forgedReceipts() map[string]forged {
 	add("many files", func(r map[string]any) {
 		one := first(r, "files")
 		var many []any
-		for i := range 50_000 {
+		for i := range 20_000 {
 			many = append(many, map[string]any{"path": fmt.Sprintf("f%d", i), "pristine": one["pristine"], "want": one["want"]})
 		}
 		r["files"] = many
 	})
 	add("many sets", func(r map[string]any) {
 		var many []any
-		for i := range 50_000 {
+		for i := range 20_000 {
 			many = append(many, map[string]any{"id": fmt.Sprintf("s%d", i), "version": "1"})
 		}
 		r["sets"] = many

@@ -62,6 +62,9 @@ func measure(argv []string, uid int) {
 	if uid != os.Geteuid() {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
 	}
+	if mask, err := strconv.ParseInt(os.Getenv("SGPATCH_TEST_UMASK"), 8, 32); err == nil {
+		syscall.Umask(int(mask))
+	}
 	cmd.Run()
 	if p := cmd.ProcessState; p != nil {
 		u := p.SysUsage().(*syscall.Rusage)
@@ -78,6 +81,12 @@ func attacked(t *testing.T, uid int, dir string, args ...string) ran {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return attackedBy(t, program, uid, dir, args...)
+}
+
+// attackedBy is attacked for a copy of the program.
+func attackedBy(t *testing.T, program string, uid int, dir string, args ...string) ran {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), hangs)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, os.Args[0], append([]string{program}, args...)...)
