@@ -49,11 +49,33 @@ func swap(t *testing.T, a, b string) (stop func()) {
 	}
 }
 
+// usurp puts a link into the place of whatever is made at a name.
+func usurp(t *testing.T, to, path string) (stop func()) {
+	var end atomic.Bool
+	done := make(chan int)
+	go func() {
+		n := 0
+		for ; !end.Load(); n++ {
+			os.Symlink(to, path)
+			os.Remove(path)
+			if n%64 == 0 {
+				time.Sleep(50 * time.Microsecond)
+			}
+		}
+		done <- n
+	}()
+	return func() {
+		end.Store(true)
+		t.Logf("%d times", <-done)
+	}
+}
+
 // race is a name in their install that is swapped, while root works in it, for
 // a link of theirs to something of root's.
 type race struct {
 	name string // from the site
 	to   string // from the victim, which is another install with the set in it
+	anew bool   // it is made by root, and what is swapped in stands ready
 	each func(t *testing.T, w records)
 }
 
@@ -65,20 +87,22 @@ func TestRaces(t *testing.T) {
 		w.journal(t, "sglang/a.py", filepath.Join(w.victim, "sglang", "a.py"), digests.before, digests.after)
 		theirs(t, w.folder)
 	}
-	fresh := func(t *testing.T, w records) { os.RemoveAll(filepath.Join(w.folder, "objects")) }
 	for name, r := range map[string]race{
-		"the file":               {"sglang/a.py", "sglang/a.py", nil},
-		"its folder":             {"sglang", "sglang", nil},
-		"the root":               {"", "", nil},
-		"the records":            {".sgpatch", ".sgpatch", nil},
-		"the store":              {".sgpatch/objects", "private", nil},
-		"the store, made anew":   {".sgpatch/objects", "private", fresh},
-		"the lock":               {".sgpatch/lock", "private/secret", nil},
-		"the receipt":            {".sgpatch/receipt.json", "private/secret", nil},
-		"the bytecode":           {"sglang/__pycache__", "sglang/__pycache__", nil},
-		"the file, by a journal": {"sglang/a.py", "sglang/a.py", journal},
-		"its folder, by journal": {"sglang", "sglang", journal},
-		"the entry":              {"sitecustomize.py", "private/secret", nil},
+		"the file":               {name: "sglang/a.py", to: "sglang/a.py"},
+		"its folder":             {name: "sglang", to: "sglang"},
+		"the root":               {name: "", to: ""},
+		"the records":            {name: ".sgpatch", to: ".sgpatch"},
+		"the store":              {name: ".sgpatch/objects", to: "private"},
+		"the store, made anew":   {name: ".sgpatch/objects", to: "private", anew: true},
+		"the records, made anew": {name: ".sgpatch", to: "private", anew: true},
+		"the lock, made anew":    {name: ".sgpatch/lock", to: "private/secret", anew: true},
+		"the journal's text":     {name: ".sgpatch/journal.json.new", to: "private/secret", anew: true},
+		"the lock":               {name: ".sgpatch/lock", to: "private/secret"},
+		"the receipt":            {name: ".sgpatch/receipt.json", to: "private/secret"},
+		"the bytecode":           {name: "sglang/__pycache__", to: "sglang/__pycache__"},
+		"the file, by a journal": {name: "sglang/a.py", to: "sglang/a.py", each: journal},
+		"its folder, by journal": {name: "sglang", to: "sglang", each: journal},
+		"the entry":              {name: "sitecustomize.py", to: "private/secret"},
 	} {
 		t.Run(name, func(t *testing.T) { r.run(t) })
 	}
@@ -113,7 +137,12 @@ func (r race) run(t *testing.T) {
 	}
 	defer cache.Close()
 	codes := map[int]int{}
-	stop := swap(t, filepath.Join(w.site, r.name), other)
+	var stop func()
+	if r.anew {
+		stop = usurp(t, filepath.Join(w.victim, r.to), filepath.Join(w.site, r.name))
+	} else {
+		stop = swap(t, filepath.Join(w.site, r.name), other)
+	}
 	for end := time.Now().Add(torture()); time.Now().Before(end); {
 		if r.each != nil {
 			r.each(t, w)
