@@ -261,7 +261,7 @@ func (w *planner) leaveOld() (left EntryPlace, err error) {
 		return left, nil
 	}
 	if err != nil {
-		return left, err
+		return left, &RefusedError{Code: "unreadable", Path: old.Path, Message: fmt.Sprintf("%s, an older sitecustomize of this install, cannot be read: %v", old.Path, err), Hint: "remove it, or make it readable; then run this again"}
 	}
 	b, err := block.Get(text)
 	if err != nil {
