@@ -41,7 +41,7 @@ func TestOwner(t *testing.T) {
 	needsRoot(t)
 	for _, mask := range []string{"000", "022", "077", "777"} {
 		t.Run(mask, func(t *testing.T) {
-			t.Setenv("SGPATCH_TEST_UMASK", mask)
+			t.Setenv("MEASURE_UMASK", mask)
 			dir, site := ground(t)
 			goodSet(t, dir)
 			target := filepath.Join(site, "sglang", "a.py")

@@ -28,15 +28,26 @@ var built = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
+	builtIn = dir
 	os.Chmod(dir, 0o755) // other users run it, too
-	out := filepath.Join(dir, "sgpatch")
-	cmd := exec.Command("go", "build", "-trimpath", "-o", out, ".")
+	cmd := exec.Command("go", "build", "-trimpath", "-o", dir, ".", "./testdata/measure")
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("go build: %w: %s", err, text)
 	}
-	return out, nil
+	out := filepath.Join(dir, "sgpatch")
+	return out, os.Rename(filepath.Join(dir, "patch"), out)
 })
+
+var builtIn string
+
+// tidy removes it when all tests are done.
+type tidy struct{ *testing.M }
+
+func (m tidy) Run() int {
+	defer func() { os.RemoveAll(builtIn) }()
+	return m.M.Run()
+}
 
 // ran is how one run of the program ended and what it cost.
 type ran struct {
@@ -50,28 +61,8 @@ type ran struct {
 const (
 	mostTime   = 2 * time.Second
 	mostMemory = 300 << 20
-	hangs      = 6 * time.Second
+	hangs      = 30 * time.Second
 )
-
-// measure runs a program as a user and writes to descriptor 3 how it ended and
-// what it cost. A process of its own does that, because the kernel counts the
-// memory of whoever started a program as the program's.
-func measure(argv []string, uid int) {
-	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	if uid != os.Geteuid() {
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(uid)}}
-	}
-	if mask, err := strconv.ParseInt(os.Getenv("SGPATCH_TEST_UMASK"), 8, 32); err == nil {
-		syscall.Umask(int(mask))
-	}
-	cmd.Run()
-	if p := cmd.ProcessState; p != nil {
-		u := p.SysUsage().(*syscall.Rusage)
-		fmt.Fprintln(os.NewFile(3, "cost"), p.ExitCode(), int64(p.UserTime()+p.SystemTime()), u.Maxrss<<10)
-	}
-	os.Exit(0)
-}
 
 // attacked runs the program as uid in dir, and demands what holds for every
 // attack: an end, no panic, and little time and memory.
@@ -87,11 +78,15 @@ func attacked(t *testing.T, uid int, dir string, args ...string) ran {
 // attackedBy is attacked for a copy of the program.
 func attackedBy(t *testing.T, program string, uid int, dir string, args ...string) ran {
 	t.Helper()
+	tool, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), hangs)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, os.Args[0], append([]string{program}, args...)...)
+	cmd := exec.CommandContext(ctx, filepath.Join(filepath.Dir(tool), "measure"), append([]string{program}, args...)...)
 	cmd.Dir = dir
-	cmd.Env = append(python.CleanEnv(), "SGPATCH_TEST_MEASURE="+strconv.Itoa(uid), "SGPATCH_STATE_DIR="+filepath.Join(dir, "state"), "LANG=C.UTF-8")
+	cmd.Env = append(python.CleanEnv(), "MEASURE_UID="+strconv.Itoa(uid), "SGPATCH_STATE_DIR="+filepath.Join(dir, "state"), "LANG=C.UTF-8")
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	var stdout, stderr bytes.Buffer

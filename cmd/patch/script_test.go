@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,10 +27,7 @@ func TestMain(m *testing.M) {
 		os.Args[0] = "sgpatch"
 		program()
 	}
-	if uid, err := strconv.Atoi(os.Getenv("SGPATCH_TEST_MEASURE")); err == nil {
-		measure(os.Args[1:], uid)
-	}
-	testscript.Main(m, map[string]func(){"sgpatch": program, "patch": program})
+	testscript.Main(tidy{m}, map[string]func(){"sgpatch": program, "patch": program})
 }
 
 // TestStories drives the program through the archives under testdata/script:
