@@ -75,7 +75,7 @@ func Converge(ctx context.Context, s *Site, g Goal, o Options) (Outcome, error) 
 	if _, serr := os.Stat(s.In.Root); errors.Is(serr, fs.ErrNotExist) || (s.In.Gone && !s.recorded) {
 		return s.withoutRecords(ctx, plan, err, o)
 	}
-	dir, err := txn.Lock(ctx, s.In.Root, o.Wait)
+	dir, err := s.lock(ctx, o.Wait)
 	if err != nil {
 		return Outcome{Site: s}, err
 	}
@@ -86,6 +86,21 @@ func Converge(ctx context.Context, s *Site, g Goal, o Options) (Outcome, error) 
 	}
 	defer unlock()
 	return s.locked(dir, g, plan)
+}
+
+func (s *Site) lock(ctx context.Context, wait time.Duration) (*txn.Dir, error) {
+	real, err := install.Trusted(s.In.Root)
+	if err != nil {
+		return nil, err
+	}
+	if real != s.root {
+		return nil, &ChangedError{Path: s.In.Root}
+	}
+	dir, err := txn.Lock(ctx, real, wait)
+	if errors.Is(err, txn.ErrNoFile) {
+		err = &DamagedError{filepath.Join(s.In.Root, txn.Folder), err}
+	}
+	return dir, err
 }
 
 // lockEntry locks the sitecustomize, which other roots may share.
@@ -126,6 +141,9 @@ func (s *Site) locked(dir *txn.Dir, g Goal, plan *Plan) (Outcome, error) {
 		}
 		if plan.settled() {
 			return now.outcome(plan, notes), nil
+		}
+		if err := now.mayWrite(dir.Owner(), plan); err != nil {
+			return Outcome{Site: now, Findings: notes}, err
 		}
 		err = now.commit(dir, plan, g)
 		var moved *txn.ChangedError
@@ -179,7 +197,9 @@ func (s *Site) outcome(plan *Plan, notes []Finding) Outcome {
 
 // recover settles what an interrupted command left.
 func (s *Site) recover(dir *txn.Dir, told string) ([]Finding, error) {
-	r, err := dir.Recover(func(rel, path string) error { return s.mayRecover(rel, path, told) })
+	r, err := dir.Recover(func(rel, path, old string) error {
+		return errors.Join(s.mayRecover(rel, path, told), s.mayPutBack(dir.Owner(), rel, path, old))
+	})
 	if err != nil || r.Command == "" {
 		return nil, err
 	}
@@ -239,7 +259,7 @@ func (s *Site) Purge(ctx context.Context, wait time.Duration) error {
 	if _, err := os.Lstat(filepath.Join(s.In.Root, txn.Folder)); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	dir, err := txn.Lock(ctx, s.In.Root, wait)
+	dir, err := s.lock(ctx, wait)
 	if err != nil {
 		return err
 	}
@@ -262,7 +282,7 @@ func Orphan(a install.Answer) string {
 			return dir
 		}
 	}
-	text, err := os.ReadFile(a.Site)
+	text, err := txn.ReadFile(a.Site, maxSource)
 	if err != nil {
 		return ""
 	}

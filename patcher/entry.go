@@ -122,15 +122,14 @@ func (w *planner) namesOf(id string, set map[string]bool) {
 }
 
 func (w *planner) allowed(name string, have []block.Var) bool {
-	if slices.ContainsFunc(have, func(v block.Var) bool { return v.Name == name }) {
-		return true
-	}
-	for _, k := range w.s.known {
-		if slices.ContainsFunc(k.Env, func(e patchset.EnvEntry) bool { return e.Name == name }) {
-			return true
-		}
-	}
-	return false
+	return w.s.knows(name) || slices.ContainsFunc(have, func(v block.Var) bool { return v.Name == name })
+}
+
+// knows says whether a set that is at hand has an entry of this name.
+func (s *Site) knows(name string) bool {
+	return slices.ContainsFunc(s.known, func(k patchset.Set) bool {
+		return slices.ContainsFunc(k.Env, func(e patchset.EnvEntry) bool { return e.Name == name })
+	})
 }
 
 // rewrite plans the sitecustomize with this root's entries.
@@ -187,12 +186,8 @@ func (w *planner) putEntry(path, real string, old, text []byte, made bool) error
 	if made && len(text) == 0 {
 		wr.New, wr.Data = "", nil
 	}
-	var err error
-	if wr.Stale, err = w.s.behindLinks(install.Bytecode(path, w.s.In.Answer.PycachePrefix)); err != nil {
-		return err
-	}
-	w.add(wr, path, old)
-	return nil
+	wr.Stale = install.Bytecode(path, w.s.In.Answer.PycachePrefix)
+	return w.add(wr, path, old)
 }
 
 // remarks says what else an edit of this file concerns.
@@ -259,20 +254,20 @@ func (w *planner) leaveOld() (left EntryPlace, err error) {
 	if old.Real == "" || old.Real == s.entryAt {
 		return left, nil
 	}
-	text, err := os.ReadFile(old.Real)
-	if errors.Is(err, fs.ErrNotExist) {
-		return left, nil
-	}
-	if err != nil {
-		return left, err
-	}
-	if s.mayTouch(old.Real, w.g.Told) != nil {
+	if _, err := os.Lstat(old.Real); err == nil && s.mayTouch(old.Real, w.g.Told) != nil {
 		f := Finding{Code: "other-sitecustomize", Severity: "warning", Path: old.Path, Message: fmt.Sprintf("an older entry stands in %s, which this interpreter does not import; it stays there", old.Path), Hint: "take the lines between sgpatch's markers in that file out by hand"}
 		if len(w.next.Sets) == 0 {
 			f.Hint = "sgpatch revert --sitecustomize " + Quote(old.Path) + s.Flags()
 		}
 		w.p.note(f)
 		return old, nil
+	}
+	text, err := txn.ReadFile(old.Real, maxSource)
+	if errors.Is(err, fs.ErrNotExist) {
+		return left, nil
+	}
+	if err != nil {
+		return left, &RefusedError{Code: "unreadable", Path: old.Path, Message: fmt.Sprintf("%s, an older sitecustomize of this install, cannot be read: %v", old.Path, err), Hint: "remove it, or make it readable; then run this again"}
 	}
 	b, err := block.Get(text)
 	if err != nil {

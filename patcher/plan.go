@@ -310,33 +310,16 @@ func (w *planner) put(path string, want []byte, mtime time.Time) error {
 	} else {
 		wr.Stale = w.s.bytecode(path, real)
 	}
-	if wr.Stale, err = w.s.behindLinks(wr.Stale); err != nil {
+	return w.add(wr, w.s.abs(path), f.data)
+}
+
+func (w *planner) add(wr txn.Write, name string, before []byte) (err error) {
+	if wr.Stale, err = w.s.realNames(wr.Stale); err != nil {
 		return err
 	}
-	w.add(wr, w.s.abs(path), f.data)
-	return nil
-}
-
-// behindLinks names files by the real paths of their directories; txn follows
-// no link.
-func (s *Site) behindLinks(files []string) ([]string, error) {
-	var all []string
-	for _, f := range files {
-		dir, err := install.Resolve(filepath.Dir(f), s.root)
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, filepath.Join(dir, filepath.Base(f)))
-	}
-	return all, nil
-}
-
-func (w *planner) add(wr txn.Write, name string, before []byte) {
 	w.p.Writes = append(w.p.Writes, wr)
 	w.p.Before[wr.Path], w.p.Names[wr.Path] = before, name
+	return nil
 }
 
 // bytecode lists the compiled files of a source, under every name it has.

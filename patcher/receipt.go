@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode"
 
 	"sgpatch/patcher/block"
 	"sgpatch/patcher/internal/txn"
@@ -129,9 +130,15 @@ func (r *Receipt) check() error {
 	if r.Schema != 1 {
 		return fmt.Errorf("schema %d is not known to this version", r.Schema)
 	}
+	if len(r.Sets) > maxEnabled || len(r.Files) > maxTracked {
+		return fmt.Errorf("%d sets and %d files are more than there can be", len(r.Sets), len(r.Files))
+	}
 	for _, s := range r.Sets {
 		if !isID(s.ID) {
 			return fmt.Errorf("set %q", s.ID)
+		}
+		if unprintable(s.Version) || unprintable(s.Variant) {
+			return fmt.Errorf("set %s: version %q, variant %q", s.ID, s.Version, s.Variant)
 		}
 		if s.Diff != "" && !isDigest(s.Diff) {
 			return fmt.Errorf("set %s: not a digest: %q", s.ID, s.Diff)
@@ -142,23 +149,41 @@ func (r *Receipt) check() error {
 			}
 		}
 	}
+	seen := map[string]bool{}
 	for _, f := range r.Files {
-		if !ofInstall(f.Path) {
+		switch {
+		case !ofInstall(f.Path):
 			return fmt.Errorf("a file outside of the install: %q", f.Path)
-		}
-		if !isDigest(f.Pristine) || !isDigest(f.Want) {
+		case seen[f.Path]:
+			return fmt.Errorf("%s is there twice", f.Path)
+		case !isDigest(f.Pristine) || !isDigest(f.Want):
 			return fmt.Errorf("%s: not a digest", f.Path)
 		}
+		seen[f.Path] = true
 	}
 	if r.Entry.Path != "" && (!filepath.IsAbs(r.Entry.Path) || !filepath.IsAbs(r.Entry.Real)) {
 		return errors.New("the entry's file is not absolute")
 	}
+	if strings.ContainsFunc(r.Entry.Path+r.Entry.Real, unicode.IsControl) {
+		return fmt.Errorf("the entry's file is %q", r.Entry.Path)
+	}
 	return nil
+}
+
+// Bounds of a receipt: more would take minutes.
+const (
+	maxEnabled = 256
+	maxTracked = 10_000
+)
+
+// unprintable holds for what would do something to a terminal, or hide there.
+func unprintable(s string) bool {
+	return strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 // ofInstall says whether a record may name this path from the root.
 func ofInstall(path string) bool {
-	return filepath.IsLocal(path) && filepath.Clean(path) == path && !strings.ContainsAny(path, "\x00\n") && !slices.Contains(strings.Split(path, "/"), txn.Folder)
+	return filepath.IsLocal(path) && filepath.Clean(path) == path && path != "." && !unprintable(path) && !slices.Contains(strings.Split(path, "/"), txn.Folder)
 }
 
 func isID(s string) bool {

@@ -29,6 +29,7 @@ type Site struct {
 
 	known    []patchset.Set
 	files    map[string]*file
+	read     int64  // bytes of files
 	recorded bool   // there is a receipt, or a journal
 	stamp    string // receipt and journal, to see that neither moved meanwhile
 	diffs    map[patchset.Digest][]patchset.File
@@ -42,8 +43,11 @@ type file struct {
 	err  error
 }
 
-// maxSource bounds what is read of a file that is to be patched.
-const maxSource = 128 << 20
+// Bounds of what is read of files that are to be patched: of one, and of all.
+const (
+	maxSource  = 32 << 20
+	maxSources = 64 << 20
+)
 
 // restless is how often a reader looks again, 5 ms apart, while commits go
 // through: two seconds, which the slowest disk does not need for one.
@@ -138,6 +142,9 @@ func (s *Site) file(path string) *file {
 	f := &file{path: path}
 	s.files[path] = f
 	data, err := txn.ReadFile(s.abs(path), maxSource)
+	if s.read += int64(len(data)); s.read > maxSources {
+		data, err = nil, fmt.Errorf("with it the files are larger than %d MiB together", maxSources>>20)
+	}
 	switch {
 	case err == nil:
 		f.data, f.have = data, patchset.DigestOf(data)

@@ -108,7 +108,7 @@ func (c *Checker) run(ctx context.Context, text string, owned []string, in []byt
 		return err
 	}
 	defer remove()
-	var stdout, stderr bytes.Buffer
+	var stdout, stderr install.Output
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, bytes.NewReader(in), &stdout, &stderr
 	if err = cmd.Run(); errors.Is(err, exec.ErrWaitDelay) {
 		err = nil

@@ -56,6 +56,12 @@ func main() {
 }
 
 func run(argv []string, stdout, stderr io.Writer) int {
+	if os.Getuid() != os.Geteuid() || os.Getgid() != os.Getegid() {
+		// the environment, the flags and the interpreter are the caller's, the rights are not
+		r := newReport("")
+		r.fail(&patcher.RefusedError{Code: "set-uid", Path: argv[0], Message: argv[0] + " is not made to run set-uid or set-gid; nothing was changed", Hint: "chmod ug-s FILE, and run it with sudo"})
+		return (&options{json: wantsJSON(argv)}).print(r, stdout, stderr)
+	}
 	if filepath.Base(argv[0]) == "patch" && !ours(argv[1:]) {
 		return passOn(argv, stdout, stderr)
 	}
@@ -85,6 +91,7 @@ func run(argv []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := context.Background(), func() {}
 	if c.name == "apply" || c.name == "revert" {
+		syscall.Umask(0o022) // what it makes has the modes that it says, and others can look
 		// a commit is never cut short; before it, an interrupt ends the command
 		ctx, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	}
@@ -173,7 +180,7 @@ func commitCode(e *patcher.CommitError) int {
 
 // denied knows the errors that mean: this cannot be done here, and nothing was.
 func denied(err error) bool {
-	return slices.ContainsFunc([]error{syscall.EACCES, syscall.EPERM, syscall.EROFS, syscall.EBUSY}, func(e error) bool { return errors.Is(err, e) })
+	return slices.ContainsFunc([]error{syscall.EACCES, syscall.EPERM, syscall.EROFS, syscall.EBUSY, syscall.ELOOP}, func(e error) bool { return errors.Is(err, e) })
 }
 
 // refusal knows the typed errors of looking: nothing was changed.
@@ -224,6 +231,8 @@ func hint(err error) string {
 		return "put the published files back (pip install --force-reinstall --no-deps sglang==VERSION) and remove that record"
 	case errors.As(err, &set), errors.As(err, &env):
 		return "sgpatch list"
+	case errors.Is(err, syscall.ELOOP):
+		return "a directory on that path is or became a link; name the real one, or run it again when nobody moves it"
 	case errors.Is(err, syscall.ENOSPC):
 		return "make room, then run it again"
 	case errors.As(err, &usageError{}):

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 		os.Args[0] = "sgpatch"
 		program()
 	}
-	testscript.Main(m, map[string]func(){"sgpatch": program, "patch": program})
+	testscript.Main(tidy{m}, map[string]func(){"sgpatch": program, "patch": program})
 }
 
 // TestStories drives the program through the archives under testdata/script:

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"sgpatch/patcher/patchset"
 	"sgpatch/patches"
@@ -39,13 +40,38 @@ func loadSets(dirs []string) (all []patchset.Set, mine map[string]bool, err erro
 		if err != nil {
 			return nil, nil, &loadError{fmt.Errorf("--patches %s: %w", dir, err)}
 		}
-		all, err = loadFrom(root.FS(), dir, all)
+		all, err = loadFrom(folder{root}, dir, all)
 		root.Close()
 		if err != nil {
 			return nil, nil, &loadError{err}
 		}
 	}
 	return all, mine, nil
+}
+
+// Limits of all sets together; patchset has those of one.
+const (
+	maxWeight  = 8 << 20 // bytes
+	maxFolders = 256
+)
+
+// weight is about what the sets hold in bytes.
+func weight(all []patchset.Set) (n int) {
+	for _, s := range all {
+		for _, v := range s.Variants {
+			n += len(v.Text)
+		}
+		n += len(s.Check) + 160*len(s.Rows)
+	}
+	return n
+}
+
+// folder reads what lies in a directory, links that leave it not included. A
+// pipe in the place of a file is opened without waiting for somebody to write.
+type folder struct{ *os.Root }
+
+func (f folder) Open(name string) (fs.File, error) {
+	return f.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 }
 
 // loadFrom adds every folder with a manifest in it, or the folder itself.
@@ -58,10 +84,14 @@ func loadFrom(fsys fs.FS, dir string, all []patchset.Set) ([]patchset.Set, error
 		}
 		folders = nil
 		for _, e := range entries {
-			if _, err := fs.Stat(fsys, e.Name()+"/manifest.toml"); err == nil {
+			_, err := fs.Stat(fsys, e.Name()+"/manifest.toml")
+			if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) { // one that cannot be read is refused below
 				folders = append(folders, e.Name())
 			}
 		}
+	}
+	if len(folders) > maxFolders {
+		return nil, fmt.Errorf("%s: more than %d patch sets", dir, maxFolders)
 	}
 	if len(folders) == 0 {
 		return nil, fmt.Errorf("%s: no folder with a manifest.toml in it", dir)
@@ -82,7 +112,9 @@ func loadFrom(fsys fs.FS, dir string, all []patchset.Set) ([]patchset.Set, error
 		if slices.ContainsFunc(all, func(o patchset.Set) bool { return o.ID == s.ID }) {
 			return nil, fmt.Errorf("%s: there is a set %s already", filepath.Join(dir, name), s.ID)
 		}
-		all = append(all, s)
+		if all = append(all, s); weight(all) > maxWeight {
+			return nil, fmt.Errorf("%s: with this one the sets are larger than %d MiB together", filepath.Join(dir, name), maxWeight>>20)
+		}
 	}
 	slices.SortFunc(all, func(a, b patchset.Set) int { return strings.Compare(a.ID, b.ID) })
 	return all, nil

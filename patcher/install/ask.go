@@ -4,7 +4,6 @@
 package install
 
 import (
-	"bytes"
 	"context"
 	_ "embed"
 	"encoding/hex"
@@ -15,9 +14,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
-	"syscall"
 	"time"
 )
 
@@ -111,13 +108,15 @@ func Ask(ctx context.Context, q Query) (Answer, error) {
 	if !q.Here {
 		cmd.Dir = "/"
 	}
-	var stdout, stderr bytes.Buffer
+	var stdout, stderr Output
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	// something that a sitecustomize left running may hold the pipe open
 	if err := cmd.Run(); err != nil && !errors.Is(err, exec.ErrWaitDelay) {
 		switch cr := cmd.SysProcAttr.Credential; {
 		case ctx.Err() != nil:
 			err = fmt.Errorf("no answer within %s", askLimit)
+		case stdout.full || stderr.full:
+			err = fmt.Errorf("it printed more than %d MiB", maxOutput>>20)
 		case cr != nil:
 			err = fmt.Errorf("%w (it was started as user %d, who owns it)", err, cr.Uid)
 		}
@@ -143,67 +142,6 @@ func realOr(path string) string {
 		return real
 	}
 	return path
-}
-
-// Command prepares a run of an interpreter in its own process group. Root runs
-// an interpreter that belongs to another user as that user, and also one that
-// is to execute texts of another user: whoever can write those could otherwise
-// run anything as root.
-func Command(ctx context.Context, python string, texts []string, args ...string) (*exec.Cmd, error) {
-	cmd := exec.CommandContext(ctx, python, args...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 2 * time.Second
-	if os.Geteuid() != 0 {
-		return cmd, nil
-	}
-	uid, gid, err := Owner(append([]string{python, filepath.Dir(python), realOr(python)}, texts...)...)
-	if err != nil {
-		return nil, &PythonError{Python: python, Err: err}
-	}
-	if uid == 0 {
-		return cmd, nil
-	}
-	// a failure to start is told with this: root is not stopped by modes, that user may be
-	cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uid, Gid: gid}
-	cmd.Env = append(os.Environ(), "HOME="+home(uid))
-	return cmd, nil
-}
-
-// Owner returns the first owner of these paths that is not root; links are not followed.
-func Owner(paths ...string) (uid, gid uint32, err error) {
-	for _, p := range paths {
-		st, err := os.Lstat(p)
-		if err != nil {
-			return 0, 0, err
-		}
-		if s := st.Sys().(*syscall.Stat_t); s.Uid != 0 {
-			return s.Uid, s.Gid, nil
-		}
-	}
-	return 0, 0, nil
-}
-
-func home(uid uint32) string {
-	if _, home := Account(int(uid)); home != "" {
-		return home
-	}
-	return "/"
-}
-
-// Account returns the name and home of a user, "" for one without an entry in
-// /etc/passwd. os/user would make the program depend on the C library.
-func Account(uid int) (name, home string) {
-	text, err := os.ReadFile("/etc/passwd")
-	if err != nil {
-		return "", ""
-	}
-	for line := range strings.Lines(string(text)) {
-		if f := strings.Split(strings.TrimSpace(line), ":"); len(f) >= 6 && f[2] == strconv.Itoa(uid) {
-			return f[0], f[5]
-		}
-	}
-	return "", ""
 }
 
 func parseAnswer(python, key, text string) (Answer, error) {

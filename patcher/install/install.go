@@ -180,6 +180,9 @@ func unsuited(a Answer) error {
 	switch {
 	case !a.SiteIsFile || !strings.HasSuffix(a.Site, ".py") || !isFile(a.Site):
 		return fmt.Errorf("%s: the sitecustomize that is imported is not a Python source file", a.Site)
+	case !named(a.Site):
+		// the answer is that of a program which may belong to somebody else
+		return fmt.Errorf("%s: that is not the name of a sitecustomize", a.Site)
 	case a.SiteBroken != "":
 		return fmt.Errorf("%s: Python cannot run this file at all: %s", a.Site, a.SiteBroken)
 	case slices.Contains(a.PythonPath, dir) && !slices.Contains(a.Purelib, dir):
@@ -283,8 +286,8 @@ func Release(root string, sites ...string) string {
 
 // assigned finds `__version__ = version = '0.5.12'` or the like.
 func assigned(path string) string {
-	text, err := os.ReadFile(path)
-	if err != nil || len(text) > 1<<20 {
+	text, err := readFile(path, 1<<20)
+	if err != nil {
 		return ""
 	}
 	for line := range bytes.Lines(text) {
@@ -301,7 +304,7 @@ func assigned(path string) string {
 }
 
 func metadataVersion(path string) string {
-	f, err := os.Open(path)
+	f, err := openFile(path)
 	if err != nil {
 		return ""
 	}

@@ -39,10 +39,8 @@ if spec and spec.origin and spec.origin.endswith(".py"):
     try:
         with open(spec.origin, "rb") as f:
             compile(f.read(), spec.origin, "exec", dont_inherit=True)
-    except (SyntaxError, ValueError) as e:
+    except (SyntaxError, ValueError, OSError) as e:
         say("broken", "%s: %s" % (type(e).__name__, e))
-    except OSError:
-        pass
 # ----
 sys.stdout.flush()
 os.write(1, ("\n" + "\n".join(out) + "\n" + nonce + " end\n").encode("ascii"))

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 )
 
 // LinkError says why a link is not followed.
@@ -25,30 +24,53 @@ func (e *LinkError) Error() string {
 // where that user cannot. A path that does not exist resolves as far as its
 // directory; the error then is fs.ErrNotExist and the path is good.
 func Resolve(path, root string) (string, error) {
-	real, err := filepath.EvalSymlinks(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if dir, derr := filepath.EvalSymlinks(filepath.Dir(path)); derr == nil {
-			if _, lerr := os.Lstat(path); lerr != nil {
-				return filepath.Join(dir, filepath.Base(path)), fs.ErrNotExist
-			}
-			return "", &LinkError{path, "nothing", "the link dangles", "reinstall SGLang, or remove the link"}
-		}
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	w, err := walk(path)
+	missing := errors.Is(err, fs.ErrNotExist)
+	switch {
+	case missing && isLink(path):
+		return "", &LinkError{path, "nothing", "the link dangles", "reinstall SGLang, or remove the link"}
+	case missing && !w.last:
 		return path, fs.ErrNotExist
+	case err != nil && !missing:
+		return "", err
 	}
-	if err != nil || real == path {
-		return real, err
+	if len(w.links) > 0 {
+		if cache := cacheOf(w.real); cache != "" && !strings.HasPrefix(realOr(root)+"/", cache+"/") {
+			return "", &LinkError{path, w.real, "that is the package cache " + cache + ", shared with other environments", "give this environment files of its own, as with: uv pip install --link-mode copy --force-reinstall --no-deps sglang==VERSION"}
+		}
+		if terr := w.trusted(); terr != nil {
+			return "", terr
+		}
 	}
-	if cache := cacheOf(real); cache != "" && !strings.HasPrefix(realOr(root)+"/", cache+"/") {
-		return "", &LinkError{path, real, "that is the package cache " + cache + ", shared with other environments", "give this environment files of its own, as with: uv pip install --link-mode copy --force-reinstall --no-deps sglang==VERSION"}
+	if missing {
+		err = fs.ErrNotExist
 	}
-	return real, trusted(path, real)
+	return w.real, err
+}
+
+// Trusted follows the links of a directory's path as Resolve does those of a file.
+func Trusted(dir string) (string, error) {
+	w, err := walk(dir)
+	if err == nil {
+		err = w.trusted()
+	}
+	return w.real, err
+}
+
+func isLink(path string) bool {
+	st, err := os.Lstat(path)
+	return err == nil && st.Mode()&fs.ModeSymlink != 0
 }
 
 // cacheOf returns the parent directory that carries a cache tag, as uv's does.
 func cacheOf(path string) string {
 	const signature = "Signature: 8a477f597d28d172789f06886806bc55"
 	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
-		if text, err := os.ReadFile(filepath.Join(dir, "CACHEDIR.TAG")); err == nil && bytes.HasPrefix(text, []byte(signature)) {
+		if text, err := readFile(filepath.Join(dir, "CACHEDIR.TAG"), 1<<16); err == nil && bytes.HasPrefix(text, []byte(signature)) {
 			return dir
 		}
 		if dir == filepath.Dir(dir) {
@@ -57,42 +79,20 @@ func cacheOf(path string) string {
 	}
 }
 
-// trusted walks the links of path: each must belong to root, to us, or to the
-// owner of the file at its end.
-func trusted(path, real string) error {
-	target, err := os.Stat(real)
-	if err != nil {
-		return err
-	}
-	owner := target.Sys().(*syscall.Stat_t).Uid
-	at, left := "/", strings.Split(strings.Trim(path, "/"), "/")
-	for hops := 0; len(left) > 0; {
-		next := filepath.Join(at, left[0])
-		left = left[1:]
-		st, err := os.Lstat(next)
-		if err != nil {
-			return err
+// trusted demands of each link that it belongs to root, to us, or to the owner
+// of what it leads to, which is the directory if the file is yet to be made.
+func (w way) trusted() error {
+	for _, l := range w.links {
+		if l.uid != 0 && l.uid != uint32(os.Geteuid()) && l.uid != w.owner {
+			return &LinkError{l.path, w.real, fmt.Sprintf("the link belongs to user %d, what it leads to belongs to user %d", l.uid, w.owner), "name the real directory (--root), or give the link to the owner of the file (chown -h)"}
 		}
-		if st.Mode()&fs.ModeSymlink == 0 {
-			at = next
-			continue
-		}
-		uid := st.Sys().(*syscall.Stat_t).Uid
-		if uid != 0 && uid != uint32(os.Geteuid()) && uid != owner {
-			return &LinkError{next, real, fmt.Sprintf("the link belongs to user %d, the file to user %d", uid, owner), "name the real directory (--root), or give the link to the owner of the file (chown -h)"}
-		}
-		to, err := os.Readlink(next)
-		if err != nil {
-			return err
-		}
-		if hops++; hops > 40 {
-			return &LinkError{path, real, "too many links", "name the real directory: --root"}
-		}
-		if filepath.IsAbs(to) {
-			at = "/"
-		}
-		// ".." is resolved here because at holds no link
-		left = append(strings.Split(strings.Trim(filepath.Clean(to), "/"), "/"), left...)
 	}
 	return nil
+}
+
+// named says whether a file, and what its links lead to, could be a
+// sitecustomize by its name.
+func named(site string) bool {
+	base, dir := filepath.Base(site), filepath.Base(filepath.Dir(site))
+	return (base == "sitecustomize.py" || (base == "__init__.py" && dir == "sitecustomize")) && strings.HasSuffix(realOr(site), ".py")
 }

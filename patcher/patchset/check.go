@@ -107,6 +107,8 @@ func badPath(path string) string {
 		return "has a blank, where GNU patch would cut it"
 	case strings.Contains(path, `\`):
 		return "has a backslash"
+	case strings.ContainsFunc(path, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return "has a character that cannot be seen"
 	}
 	for elem := range strings.SplitSeq(path, "/") {
 		switch {
@@ -190,8 +192,8 @@ func (p *parser) checkScope(path string, h Hunk, line int) error {
 		return nil
 	case !isPython(path):
 		return p.fail(line, "leave out the text behind the second @@", "a scope %q in a file that is not Python", h.Scope)
-	case !isQualified(h.Scope):
-		return p.fail(line, "write the qualified name, as Class.method, or nothing for module level", "%q is not the name of a scope", h.Scope)
+	case len(h.Scope) > maxText || !isQualified(h.Scope):
+		return p.fail(line, "write the qualified name, as Class.method, or nothing for module level", "%s is not the name of a scope", clip([]byte(h.Scope)))
 	}
 	return nil
 }

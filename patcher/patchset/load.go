@@ -12,14 +12,15 @@ import (
 	"strings"
 )
 
-// Limits of one set.
+// Limits of one set. A hunk of a few bytes takes thirty times as much memory.
 const (
-	maxSet      = 64 << 20 // bytes of all its files
+	maxSet      = 8 << 20 // bytes of all its files
+	maxSetHunks = 100_000
 	maxVariants = 64
-	maxFiles    = 4096     // files that its variants change, and diffs
-	maxEntries  = 10_000   // in one folder
-	maxTable    = 16 << 20 // bytes
-	maxCheck    = 1 << 20  // bytes
+	maxFiles    = 4096    // files that its variants change, and diffs
+	maxEntries  = 10_000  // in one folder
+	maxTable    = 4 << 20 // bytes
+	maxCheck    = 1 << 20 // bytes
 )
 
 // Load reads the set that fsys holds at its root and checks it completely. What
@@ -62,6 +63,7 @@ type loader struct {
 	id    string // for messages
 	left  int64  // bytes that may still be read
 	files int    // that the variants change, or diffs
+	hunks int
 }
 
 func (l *loader) name(file string) string { return path.Join(l.id, file) }
@@ -188,6 +190,10 @@ func (l *loader) diff(v *Variant, file string, from map[string]string) error {
 			return l.at(file, bad("%s is in %s already", f.Path, other))
 		}
 		from[f.Path] = file
+		l.hunks += len(f.Hunks)
+	}
+	if l.hunks > maxSetHunks {
+		return l.at(file, bad("the set has more than %d hunks", maxSetHunks))
 	}
 	if l.files += len(files); l.files > maxFiles {
 		return l.at(file, bad("the set changes more than %d files", maxFiles))

@@ -290,8 +290,8 @@ func TestLoadLimits(t *testing.T) {
 		return out
 	}
 	one := func(i int) string { return rename(fmt.Sprintf("p%d.py", i)) }
-	big := small + "@@ -9,3 +9,3 @@\n" + string(bytes.Repeat([]byte(" "+strings.Repeat("x", maxLine-2)+"\n"), 14)) + "-b\n+B\n"
-	big = strings.Replace(big, "-9,3 +9,3", "-9,15 +9,15", 1)
+	big := small + "@@ -9,3 +9,3 @@\n" + string(bytes.Repeat([]byte(" "+strings.Repeat("x", maxLine-2)+"\n"), 4)) + "-b\n+B\n"
+	big = strings.Replace(big, "-9,3 +9,3", "-9,5 +9,5", 1)
 	for _, c := range []struct {
 		name string
 		more map[string]string
@@ -303,7 +303,7 @@ func TestLoadLimits(t *testing.T) {
 		{"62 variants more", numbered(62, "w%d/1.diff", one), ""},
 		{"63 variants more", numbered(63, "w%d/1.diff", one), "more than 64 variants"},
 		{"10001 entries", numbered(10_001, "v3/%d.txt", one), "more than 10000 entries"},
-		{"64 MiB", numbered(5, "w%d/1.diff", func(int) string { return big }), "larger than 64 MiB"},
+		{"8 MiB", numbered(5, "w%d/1.diff", func(int) string { return big }), "larger than 8 MiB"},
 	} {
 		err := with(c.more)
 		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {

@@ -18,6 +18,9 @@ func checkSet(s Set) error {
 	if s.Title != "" && badText(s.Title) {
 		return bad("the title is longer than %d bytes or has control characters", maxText)
 	}
+	if len(s.Conflicts) > maxConflicts {
+		return bad("more than %d conflicts", maxConflicts)
+	}
 	for i, id := range s.Conflicts {
 		if !isID(id) || id == s.ID || slices.Contains(s.Conflicts[:i], id) {
 			return bad("conflicts: %s is not the id of another set, or is there twice", clip([]byte(id)))
@@ -31,6 +34,8 @@ func checkSet(s Set) error {
 const (
 	maxText  = 4096 // bytes of a text for people
 	maxValue = 4096 // bytes of a variable's value
+
+	maxConflicts = 256 // each is compared with those before it
 )
 
 func checkEnv(entries []manifestEnv) error {

@@ -12,9 +12,9 @@ import (
 
 // Limits of one diff; a larger one is refused before it is parsed.
 const (
-	maxDiff  = 16 << 20 // bytes
-	maxLine  = 1 << 20  // bytes, terminator included
-	maxHunks = 200_000
+	maxDiff  = 8 << 20 // bytes
+	maxLine  = 1 << 20 // bytes, terminator included
+	maxHunks = maxSetHunks
 )
 
 // Parse reads a unified diff that changes existing regular files and does

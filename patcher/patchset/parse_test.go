@@ -201,10 +201,10 @@ func TestParseLimits(t *testing.T) {
 	if files, err := Parse("x", many(maxHunks)); err != nil || len(files[0].Hunks) != maxHunks {
 		t.Error(err)
 	}
-	if _, err := Parse("x", many(maxHunks+1)); err == nil || !strings.Contains(err.Error(), "more than 200000 hunks") {
+	if _, err := Parse("x", many(maxHunks+1)); err == nil || !strings.Contains(err.Error(), "more than 100000 hunks") {
 		t.Error(err)
 	}
-	if _, err := Parse("x", bytes.Repeat([]byte(" \n"), maxDiff/2+1)); err == nil || !strings.Contains(err.Error(), "larger than 16 MiB") {
+	if _, err := Parse("x", bytes.Repeat([]byte(" \n"), maxDiff/2+1)); err == nil || !strings.Contains(err.Error(), "larger than 8 MiB") {
 		t.Error(err)
 	}
 }

@@ -100,6 +100,8 @@ func (c *commit) target(w Write) ([]byte, entry, error) {
 	if unix.Fstatat(fd, base, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 		have = Digest(data)
 		e.Perm, e.Mtime = fs.FileMode(st.Mode&0o7777), st.Mtim.Nano()
+		c.dir.kept.mode &= st.Mode
+		c.dir.kept.private = c.dir.kept.private || (st.Mode&0o004 == 0 && st.Uid != c.dir.Owner())
 	}
 	if have != w.Old {
 		return nil, e, &ChangedError{w.Path}

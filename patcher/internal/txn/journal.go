@@ -51,10 +51,22 @@ func stagedFor(name string) (base string, ok bool) {
 
 const idLen = 12
 
+// errTorn says that a journal is no JSON text: it was not written to its end.
+var errTorn = errors.New("torn journal")
+
+// mostWrites bounds what a journal may ask for.
+const mostWrites = 10_000
+
 func parseJournal(text []byte) (*journal, error) {
 	var j journal
+	if !json.Valid(text) {
+		return nil, errTorn
+	}
 	if err := json.Unmarshal(text, &j); err != nil {
 		return nil, fmt.Errorf("damaged journal: %w", err)
+	}
+	if len(j.Writes) > mostWrites {
+		return nil, errors.New("damaged journal: more writes than a commit has")
 	}
 	if j.Schema != 1 || len(j.ID) != idLen || !isHex(j.ID) || !isDigest(j.Receipt) {
 		return nil, errors.New("damaged journal")

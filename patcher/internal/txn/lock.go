@@ -3,8 +3,11 @@ package txn
 import (
 	"context"
 	"errors"
+	"io"
 	"io/fs"
+	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -12,13 +15,16 @@ import (
 
 // Dir is the locked records of one root.
 type Dir struct {
-	root string
-	fd   int
-	lock int
+	root   string
+	rootfd int
+	fd     int
+	lock   int
+	kept   originals // of the commit at work
 }
 
 // Lock creates <root>/.sgpatch if need be and takes its lock, waiting at most
-// wait. The lock goes with the process, whatever ends it.
+// wait. The lock goes with the process, whatever ends it. No link may be in
+// root: its owner could have it lead to the records of another install.
 func Lock(ctx context.Context, root string, wait time.Duration) (*Dir, error) {
 	deadline := time.Now().Add(wait)
 	for {
@@ -30,68 +36,89 @@ func Lock(ctx context.Context, root string, wait time.Duration) (*Dir, error) {
 }
 
 // lockOnce returns nil, nil if the folder was purged while it waited.
-func lockOnce(ctx context.Context, root string, deadline time.Time, wait time.Duration) (*Dir, error) {
-	fd, err := openOrMake(root)
-	if err != nil {
+func lockOnce(ctx context.Context, root string, deadline time.Time, wait time.Duration) (_ *Dir, err error) {
+	d := &Dir{root: root, rootfd: -1, fd: -1, lock: -1, kept: originals{mode: 0o644}}
+	good := false
+	defer func() {
+		if !good {
+			d.Close()
+		}
+	}()
+	if d.rootfd, err = openDir(root); err != nil {
 		return nil, err
 	}
-	own := owner(fd)
-	lfd, err := openLock(fd)
-	if err != nil {
-		unix.Close(fd)
-		return nil, &fs.PathError{Op: "open", Path: filepath.Join(root, Folder, lockName), Err: err}
+	if d.fd, err = openOrMake(d.rootfd, root); err != nil {
+		return nil, err
 	}
-	own.give(lfd)
-	d := &Dir{root: root, fd: fd, lock: lfd}
-	if err := flock(ctx, lfd, deadline); err != nil {
-		d.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, &BusyError{Path: root, Wait: wait}
-		}
-		return nil, &fs.PathError{Op: "lock", Path: filepath.Join(root, Folder, lockName), Err: err}
+	path := filepath.Join(root, Folder, lockName)
+	switch d.lock, err = openLock(d.fd); {
+	case errors.Is(err, unix.ENOENT):
+		return nil, nil
+	case errors.Is(err, unix.ELOOP), errors.Is(err, unix.EISDIR), errors.Is(err, unix.ENXIO):
+		return nil, &fs.PathError{Op: "open", Path: path, Err: ErrNoFile}
+	case err != nil:
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
-	var held, now unix.Stat_t
-	if unix.Fstat(lfd, &held) != nil || unix.Fstatat(unix.AT_FDCWD, filepath.Join(root, Folder, lockName), &now, unix.AT_SYMLINK_NOFOLLOW) != nil || held.Ino != now.Ino || held.Dev != now.Dev {
-		d.Close()
+	switch err := flock(ctx, d.lock, deadline); {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return nil, &BusyError{Path: root, Wait: wait}
+	case err != nil:
+		return nil, &fs.PathError{Op: "lock", Path: path, Err: err}
+	}
+	if !d.current() {
 		return nil, nil
 	}
 	if err := d.settle(); err != nil {
-		d.Close()
 		return nil, err
 	}
+	good = true
 	return d, nil
 }
 
-// openOrMake opens <root>/.sgpatch, with the owner of the root and, whatever the
-// umask, a mode that lets everybody look.
-func openOrMake(root string) (int, error) {
-	fd, err := openRecords(root)
-	if err == nil && settled(fd) {
-		return fd, nil
-	}
-	path := filepath.Join(root, Folder)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		if err := mkdirat(unix.AT_FDCWD, path); err != nil && !errors.Is(err, fs.ErrExist) {
-			return -1, &fs.PathError{Op: "mkdir", Path: path, Err: err}
+// current says whether the lock that is held is the one that others would find.
+func (d *Dir) current() bool {
+	var held, now unix.Stat_t
+	return unix.Fstat(d.lock, &held) == nil && unix.Fstatat(d.rootfd, Folder+"/"+lockName, &now, unix.AT_SYMLINK_NOFOLLOW) == nil && held.Ino == now.Ino && held.Dev == now.Dev
+}
+
+// openOrMake opens the folder in the root, or makes it: with the root's owner
+// and, whatever the umask, a mode that lets everybody look.
+func openOrMake(rfd int, root string) (int, error) {
+	fd, err := recordsAt(rfd, Folder, root)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := mkdirat(rfd, Folder); err != nil && !errors.Is(err, fs.ErrExist) {
+			return -1, &fs.PathError{Op: "mkdir", Path: filepath.Join(root, Folder), Err: err}
 		}
-		if fd, err = openRecords(root); err != nil {
-			return -1, err
-		}
-	case err != nil:
-		return -1, err
-	}
-	rfd, err := openat(unix.AT_FDCWD, root, unix.O_DIRECTORY)
-	if err == nil {
-		owner(rfd).give(fd)
-		unix.Close(rfd)
-		err = chmodfd(fd, 0o755)
+		fd, err = recordsAt(rfd, Folder, root)
 	}
 	if err != nil {
+		return -1, err
+	}
+	if settled(fd) || !fresh(fd) {
+		return fd, nil
+	}
+	owner(rfd).give(fd)
+	if err := chmodfd(fd, 0o755); err != nil {
 		unix.Close(fd)
-		return -1, &fs.PathError{Op: "chmod", Path: path, Err: err}
+		return -1, &fs.PathError{Op: "chmod", Path: filepath.Join(root, Folder), Err: err}
 	}
 	return fd, nil
+}
+
+// fresh says that nothing but a lock is in the folder: it is one that a command
+// of ours made. Another, put in its place, is not given away with all that is in it.
+func fresh(fd int) bool {
+	again, err := openat(fd, ".", unix.O_DIRECTORY)
+	if err != nil {
+		return false
+	}
+	dir := os.NewFile(uintptr(again), Folder)
+	defer dir.Close()
+	names, err := dir.Readdirnames(3)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false
+	}
+	return !slices.ContainsFunc(names, func(n string) bool { return n != lockName && n != ignoreName+suffix })
 }
 
 const ignoreName = ".gitignore"
@@ -110,12 +137,7 @@ func (d *Dir) settle() error {
 	if settled(d.fd) {
 		return nil
 	}
-	rfd, err := openat(unix.AT_FDCWD, d.root, unix.O_DIRECTORY)
-	if err != nil {
-		return &fs.PathError{Op: "open", Path: d.root, Err: err}
-	}
-	defer unix.Close(rfd)
-	if err := fsync(rfd, d.root); err != nil {
+	if err := fsync(d.rootfd, d.root); err != nil {
 		return err
 	}
 	var s syncs
@@ -166,16 +188,12 @@ func LockBeside(ctx context.Context, path string, wait time.Duration) (func(), e
 
 // Close releases the lock.
 func (d *Dir) Close() error {
-	return errors.Join(unix.Close(d.fd), unix.Close(d.lock))
-}
-
-// openLock opens the lock file, or makes it.
-func openLock(dir int) (fd int, err error) {
-	err = act(call{op: "create", dir: dir, name: lockName}, func() (err error) {
-		fd, err = unix.Openat(dir, lockName, unix.O_RDWR|unix.O_CREAT|nofollow, 0o644)
-		return err
-	})
-	return fd, err
+	for _, fd := range []int{d.rootfd, d.fd, d.lock} {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+	}
+	return nil
 }
 
 // Busy says whether a command is at work in a root at this moment.

@@ -1,7 +1,6 @@
 package txn
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -23,25 +22,25 @@ type Recovery struct {
 
 // Recover settles an interrupted commit. The journal may have come with
 // somebody's image: allow says whether an entry may name this real path, as that
-// of a path from the root or (rel "") as a sitecustomize. If it may not, the
-// journal stays and nothing is touched.
-func (d *Dir) Recover(allow func(rel, path string) error) (Recovery, error) {
+// of a path from the root or (rel "") as a sitecustomize, and give it the content
+// of digest old. If it may not, the journal stays and nothing is touched.
+func (d *Dir) Recover(allow func(rel, path, old string) error) (Recovery, error) {
 	text, err := optional(readAt(d.fd, journalName, maxRecord))
 	if err != nil || text == nil {
 		return Recovery{}, inFolder(d.root, err)
 	}
-	if !json.Valid(text) {
+	j, err := parseJournal(text)
+	if err != nil && !errors.Is(err, errTorn) {
+		return Recovery{}, fmt.Errorf("%s: %w", filepath.Join(d.root, Folder, journalName), err)
+	}
+	if err != nil {
 		// A commit touches nothing before its journal is on disk: a torn one belongs
 		// to a commit that a power cut ended before it began.
 		return Recovery{Command: "command (its journal is torn)"}, d.dropJournal()
 	}
-	j, err := parseJournal(text)
-	if err != nil {
-		return Recovery{}, fmt.Errorf("%s: %w", filepath.Join(d.root, Folder, journalName), err)
-	}
 	paths := make([]string, len(j.Writes))
 	for i, e := range j.Writes {
-		if err = allow(e.Rel, e.Path); err != nil {
+		if err = allow(e.Rel, e.Path, e.Old); err != nil {
 			return Recovery{}, fmt.Errorf("%s names %s: %w", filepath.Join(d.root, Folder, journalName), e.Path, err)
 		}
 		paths[i] = e.Path
@@ -221,6 +220,9 @@ func (d *Dir) restore(j *journal, e entry, fd int, base, path string) error {
 	}
 	data, err := object(d.fd, d.root, e.Old)
 	if err != nil {
+		return err
+	}
+	if err := Replaceable(path); err != nil {
 		return err
 	}
 	w := Write{Data: data, Perm: e.Perm}

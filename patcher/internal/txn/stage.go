@@ -40,18 +40,34 @@ func dress(dirfd int, base string, fd int, w Write) error {
 	if err := errors.Join(unix.Fstat(old, &was), unix.Fstat(fd, &is)); err != nil {
 		return err
 	}
+	if err := plain(was.Mode); err != nil {
+		return err
+	}
 	if was.Uid != is.Uid || was.Gid != is.Gid {
 		if err := chownfd(fd, int(was.Uid), int(was.Gid)); err != nil {
 			return fmt.Errorf("its owner %d:%d cannot be kept: %w", was.Uid, was.Gid, err)
 		}
 	}
-	if err := chmodfd(fd, was.Mode&0o7777); err != nil {
-		return fmt.Errorf("its mode cannot be kept: %w", err)
-	}
+	// the access control list first: without it the group's bits mean more people
 	if err := copyAttributes(old, fd); err != nil {
 		return err
 	}
+	if err := chmodfd(fd, was.Mode&0o7777); err != nil {
+		return fmt.Errorf("its mode cannot be kept: %w", err)
+	}
 	return setTimes(fd, newTime(w, was, int64(len(w.Data))))
+}
+
+// plain refuses what no source file is: a set-uid program by the name of one
+// would go on as whatever is put in its place, with its owner's rights.
+func plain(mode uint32) error {
+	switch {
+	case mode&unix.S_IFMT != unix.S_IFREG:
+		return errors.New("it is not a regular file")
+	case mode&(unix.S_ISUID|unix.S_ISGID) != 0:
+		return fmt.Errorf("it is set-uid or set-gid (chmod ug-s): %w", unix.EPERM)
+	}
+	return nil
 }
 
 // newTime keeps the whole second of the modification time from being the old
@@ -119,8 +135,8 @@ func attributes(fd int) (map[string][]byte, error) {
 	}
 	all := map[string][]byte{}
 	for _, name := range strings.Split(strings.TrimRight(string(list[:n]), "\x00"), "\x00") {
-		if name == "" || name == "security.ima" || name == "security.evm" {
-			continue // digests of the old content, made anew by the kernel
+		if name == "" || name == "security.ima" || name == "security.evm" || name == "security.capability" {
+			continue // digests of the old content and rights given to it: the kernel sees to them
 		}
 		value := make([]byte, 64<<10)
 		n, err := unix.Fgetxattr(fd, name, value)
@@ -147,6 +163,9 @@ func Replaceable(path string) error {
 			return nil
 		}
 		return &fs.PathError{Op: "stat", Path: path, Err: err}
+	}
+	if err := plain(uint32(file.Mode)); err != nil {
+		return &fs.PathError{Op: "replace", Path: path, Err: err}
 	}
 	if err := unix.Statx(unix.AT_FDCWD, dir, 0, mask, &parent); err != nil {
 		return &fs.PathError{Op: "stat", Path: dir, Err: err}

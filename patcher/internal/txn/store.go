@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -73,7 +74,7 @@ func object(dirfd int, root, digest string) ([]byte, error) {
 	defer unix.Close(odir)
 	data, err := readAt(odir, digest, maxFile)
 	if err != nil {
-		return nil, inFolder(root, err)
+		return nil, &fs.PathError{Op: "read", Path: filepath.Join(root, Folder, objectsName, digest), Err: errors.Unwrap(err)}
 	}
 	if Digest(data) != digest {
 		return nil, fmt.Errorf("%s: the content does not match its digest", filepath.Join(root, Folder, objectsName, digest))
@@ -102,8 +103,13 @@ func optional(b []byte, err error) ([]byte, error) {
 
 // openRecords opens <root>/.sgpatch; a link in its place is refused.
 func openRecords(root string) (int, error) {
+	return recordsAt(unix.AT_FDCWD, filepath.Join(root, Folder), root)
+}
+
+// recordsAt opens the folder by a name that starts from a directory.
+func recordsAt(dirfd int, name, root string) (int, error) {
 	path := filepath.Join(root, Folder)
-	fd, err := openat(unix.AT_FDCWD, path, unix.O_DIRECTORY|nofollow)
+	fd, err := openat(dirfd, name, unix.O_DIRECTORY|nofollow)
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {
 		if st, e := os.Lstat(path); e == nil && !st.IsDir() {
 			return -1, &fs.PathError{Op: "open", Path: path, Err: errors.New("is not a directory of its own; sgpatch keeps no records behind a link")}
@@ -120,7 +126,8 @@ func (d *Dir) Receipt() ([]byte, error) {
 	return optional(readAt(d.fd, receiptName, maxRecord))
 }
 
-// keepAll stores contents under their digests.
+// keepAll stores contents under their digests, for no more readers than the
+// narrowest of the files that they are from has.
 func (d *Dir) keepAll(contents [][]byte, s *syncs) error {
 	if len(contents) == 0 {
 		return nil
@@ -132,19 +139,19 @@ func (d *Dir) keepAll(contents [][]byte, s *syncs) error {
 	s.file(odir)
 	for _, data := range contents {
 		name := Digest(data)
-		if fd, err := kept(odir, name); err == nil {
+		if fd, err := stored(odir, name); err == nil {
 			s.file(fd) // the command that put it there may have been killed before it was on disk
 			continue
 		}
-		if err := putAt(odir, name, data, s); err != nil {
+		if err := putFor(odir, name, data, d.kept, s); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// kept opens a content that is stored already, and checks it.
-func kept(odir int, name string) (int, error) {
+// stored opens a content that is there already, and checks it.
+func stored(odir int, name string) (int, error) {
 	if have, err := digestAt(odir, name); err != nil || have != name {
 		return -1, errors.Join(err, fs.ErrNotExist)
 	}
@@ -161,10 +168,11 @@ func (d *Dir) objects() (int, error) {
 	if err != nil {
 		return -1, &fs.PathError{Op: "open", Path: objectsName, Err: err}
 	}
-	owner(d.fd).give(fd)
 	if made != nil {
 		return fd, nil
 	}
+	// by its descriptor: a link that took its place meanwhile leads anywhere
+	owner(d.fd).give(fd)
 	if err := chmodfd(fd, 0o755); err != nil { // whatever the umask
 		unix.Close(fd)
 		return -1, &fs.PathError{Op: "chmod", Path: objectsName, Err: err}
@@ -178,7 +186,11 @@ const suffix = ".new"
 // putAt replaces a record by rename. Its content is on disk when s has waited,
 // its name when the directory is synced as well.
 func putAt(dirfd int, name string, data []byte, s *syncs) error {
-	if err := writeNew(dirfd, name, data, s); err != nil {
+	return putFor(dirfd, name, data, originals{mode: 0o644}, s)
+}
+
+func putFor(dirfd int, name string, data []byte, o originals, s *syncs) error {
+	if err := writeFor(dirfd, name, data, o, s); err != nil {
 		return err
 	}
 	if err := renameat(dirfd, name+suffix, name); err != nil {
@@ -189,6 +201,10 @@ func putAt(dirfd int, name string, data []byte, s *syncs) error {
 
 // writeNew writes a record under its name with the suffix.
 func writeNew(dirfd int, name string, data []byte, s *syncs) error {
+	return writeFor(dirfd, name, data, originals{mode: 0o644}, s)
+}
+
+func writeFor(dirfd int, name string, data []byte, o originals, s *syncs) error {
 	tmp := name + suffix
 	if err := unlinkat(dirfd, tmp); err != nil {
 		return &fs.PathError{Op: "unlink", Path: tmp, Err: err}
@@ -198,8 +214,10 @@ func writeNew(dirfd int, name string, data []byte, s *syncs) error {
 		return &fs.PathError{Op: "create", Path: tmp, Err: err}
 	}
 	s.file(fd)
-	owner(dirfd).give(fd)
-	return errors.Join(writeAll(fd, data), chmodfd(fd, 0o644))
+	if !o.private {
+		owner(dirfd).give(fd)
+	}
+	return errors.Join(writeAll(fd, data), chmodfd(fd, o.mode))
 }
 
 // ids is who a new file shall belong to.
@@ -222,7 +240,24 @@ func (o ids) give(fd int) {
 	}
 }
 
-// Purge takes the records away. The lock is held until Close.
+// Purge takes the records away. The lock is held until Close. A root that is not
+// the locked one any more is left alone: a link may have taken its place.
 func (d *Dir) Purge() error {
-	return removeAll(filepath.Join(d.root, Folder))
+	root, err := os.OpenRoot(d.root)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	var held unix.Stat_t
+	st, err := root.Stat(".")
+	if err == nil {
+		err = unix.Fstat(d.rootfd, &held)
+	}
+	if err != nil {
+		return err
+	}
+	if now := st.Sys().(*syscall.Stat_t); now.Ino != held.Ino || uint64(now.Dev) != uint64(held.Dev) {
+		return &ChangedError{d.root}
+	}
+	return purge(root, d.root)
 }

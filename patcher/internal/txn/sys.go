@@ -3,6 +3,7 @@ package txn
 import (
 	"errors"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -128,7 +129,7 @@ func flockfd(fd, how int) error {
 	return act(call{op: "lock", fd: fd}, func() error { return unix.Flock(fd, how) })
 }
 
-// removeAll removes a directory with what is in it; links are not followed.
-func removeAll(path string) error {
-	return act(call{op: "purge", dir: unix.AT_FDCWD, name: path}, func() error { return os.RemoveAll(path) })
+// purge removes the folder of the records; links are not followed.
+func purge(root *os.Root, path string) error {
+	return act(call{op: "purge", dir: unix.AT_FDCWD, name: filepath.Join(path, Folder)}, func() error { return root.RemoveAll(Folder) })
 }

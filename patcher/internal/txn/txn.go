@@ -106,8 +106,8 @@ func digestAt(dirfd int, name string) (string, error) {
 }
 
 const (
-	maxFile   = 256 << 20 // no Python source is larger; stops a device or a bomb
-	maxRecord = 16 << 20  // journal and receipt
+	maxFile   = 32 << 20 // no Python source is larger; stops a device or a bomb
+	maxRecord = 16 << 20 // journal and receipt
 )
 
 // readAt reads a regular file without following a link at its end. It speaks to

@@ -95,7 +95,7 @@ func lock(t *testing.T, root string) *Dir {
 	return d
 }
 
-func anything(rel, path string) error { return nil }
+func anything(rel, path, old string) error { return nil }
 
 func TestCommit(t *testing.T) {
 	w := newWorld(t)
@@ -310,7 +310,7 @@ func TestJournalMayNotNameStrangers(t *testing.T) {
 	if err := d.putJournal(j, &syncs{}); err != nil {
 		t.Fatal(err)
 	}
-	_, err := d.Recover(func(rel, path string) error {
+	_, err := d.Recover(func(rel, path, old string) error {
 		if path != w.path(rel) {
 			return errors.New("not of this install")
 		}
