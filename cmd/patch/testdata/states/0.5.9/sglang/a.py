@@ -1,3 +1,4 @@
+"""The module a."""
 import os
 
 LIMIT = 1

@@ -1,3 +1,4 @@
+"""The module b."""
 import os
 
 WAYS = 1
