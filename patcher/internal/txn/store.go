@@ -129,18 +129,23 @@ func (d *Dir) keepAll(contents [][]byte, s *syncs) error {
 	if err != nil {
 		return err
 	}
-	s.file(odir)
 	for _, data := range contents {
-		name := Digest(data)
-		if fd, err := kept(odir, name); err == nil {
-			s.file(fd) // the command that put it there may have been killed before it was on disk
-			continue
-		}
-		if err := putAt(odir, name, data, s); err != nil {
+		if err := keep(odir, data, s); err != nil {
+			unix.Close(odir)
 			return err
 		}
 	}
+	s.file(odir) // the last: s may wait and close before all names are in it
 	return nil
+}
+
+func keep(odir int, data []byte, s *syncs) error {
+	name := Digest(data)
+	if fd, err := kept(odir, name); err == nil {
+		s.file(fd) // the command that put it there may have been killed before it was on disk
+		return nil
+	}
+	return putAt(odir, name, data, s)
 }
 
 // kept opens a content that is stored already, and checks it.

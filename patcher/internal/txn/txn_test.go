@@ -437,3 +437,25 @@ func FuzzJournal(f *testing.F) {
 		}
 	})
 }
+
+// TestManyFiles: more files than wait for the disk at once.
+func TestManyFiles(t *testing.T) {
+	w := newWorld(t)
+	w.writes = nil
+	for i := range 3 * manySyncs {
+		name := fmt.Sprintf("f%03d.py", i)
+		write(t, w.path(name), "old "+name)
+		w.writes = append(w.writes, w.change(name, "old "+name, "new "+name))
+	}
+	if err := lock(t, w.root).Commit("apply", w.writes, nil, []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range w.writes {
+		if text, err := os.ReadFile(c.Path); err != nil || Digest(text) != c.New {
+			t.Fatalf("%s: %q, %v", c.Path, text, err)
+		}
+		if _, err := Object(w.root, c.Old); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
