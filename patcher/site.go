@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -33,6 +34,7 @@ type Site struct {
 	stamp    string // receipt and journal, to see that neither moved meanwhile
 	diffs    map[patchset.Digest][]patchset.File
 	entryAt  string // real path of the sitecustomize
+	near     string // stamps of the other roots in its block
 }
 
 type file struct {
@@ -128,6 +130,19 @@ func (s *Site) readEntry() {
 	}
 	s.Entry = text
 	s.Block, s.BlockErr = block.Get(text)
+	s.near = s.neighbours()
+}
+
+// neighbours changes whenever a commit begins or ends in a root that shares the
+// sitecustomize: whether that root stands behind its entries is part of a plan.
+func (s *Site) neighbours() string {
+	var all strings.Builder
+	for _, root := range s.Block.Roots() {
+		if root != s.root {
+			all.WriteString(txn.Stamp(root))
+		}
+	}
+	return all.String()
 }
 
 // file reads a file of the install once.
