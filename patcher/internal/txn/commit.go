@@ -48,6 +48,7 @@ type commit struct {
 	dirs    map[string]int // open directories of the targets
 	sync    syncs
 	began   bool // there may be a journal
+	ending  bool // the receipt may be the new one
 }
 
 func (c *commit) close() {
@@ -64,6 +65,7 @@ func (c *commit) look() error {
 	if c.before, err = c.dir.Receipt(); err != nil {
 		return err
 	}
+	c.journal.Same = string(c.before) == string(c.receipt)
 	for _, w := range c.writes {
 		if err := Replaceable(w.Path); err != nil {
 			return err
@@ -210,6 +212,7 @@ func clearStale(path string, stale []string) error {
 // journal away.
 func (c *commit) finish() error {
 	d := c.dir
+	c.ending = true
 	if err := renameat(d.fd, receiptName+suffix, receiptName); err != nil {
 		return &CommitError{Path: filepath.Join(d.root, Folder, receiptName), Step: "rename", Err: err}
 	}
@@ -233,10 +236,18 @@ func (c *commit) abort(cause error) error {
 	}
 	c.sync.close()
 	unlinkat(c.dir.fd, receiptName+suffix) // the next command writes its own in its place
+	var err error
+	if c.ending {
+		err = c.dir.putReceiptBack(c.before)
+	}
 	if !c.began {
 		return ce
 	}
-	c.dir.putReceiptBack(c.before)
+	if err != nil {
+		// files must not go back under a receipt that says they are in place
+		ce.Touched, ce.Undone, ce.Journal, ce.Err = true, false, true, fmt.Errorf("%w (and then: %v)", ce.Err, err)
+		return ce
+	}
 	paths := make([]string, len(c.journal.Writes))
 	for i, e := range c.journal.Writes {
 		paths[i] = e.Path
@@ -252,21 +263,19 @@ func (c *commit) abort(cause error) error {
 }
 
 // putReceiptBack undoes the point of no return when the sync right after it
-// failed. If even that fails the journal is found with a new receipt: complete.
-func (d *Dir) putReceiptBack(before []byte) {
+// failed, on the disk as well: the journal may go only after that.
+func (d *Dir) putReceiptBack(before []byte) error {
 	now, err := d.Receipt()
 	if err != nil || string(now) == string(before) {
-		return
+		return err
 	}
 	if before == nil {
-		unlinkat(d.fd, receiptName)
-		return
+		err = unlinkat(d.fd, receiptName)
+	} else {
+		var s syncs
+		err = errors.Join(putAt(d.fd, receiptName, before, &s), s.wait())
 	}
-	var s syncs
-	defer s.close()
-	if putAt(d.fd, receiptName, before, &s) == nil {
-		s.wait()
-	}
+	return errors.Join(err, d.sync())
 }
 
 // Replace changes a single file of an install whose root is gone, and with it

@@ -459,3 +459,89 @@ func TestManyFiles(t *testing.T) {
 		}
 	}
 }
+
+// TestReceiptStaysNew: a receipt that cannot be put back says that all is in
+// place. Then it has to be, and the next command tidies up.
+func TestReceiptStaysNew(t *testing.T) {
+	w := newWorld(t)
+	d := lock(t, w.root)
+	if err := d.Commit("first", nil, nil, []byte("before")); err != nil {
+		t.Fatal(err)
+	}
+	c := renamed(t, d, w)
+	if err := putAt(d.fd, receiptName, c.receipt, &c.sync); err != nil {
+		t.Fatal(err)
+	}
+	c.ending = true
+	blocked := filepath.Join(w.root, Folder, receiptName+suffix, "full")
+	if err := os.MkdirAll(blocked, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	var ce *CommitError
+	if err := c.abort(errors.New("sync")); !errors.As(err, &ce) || !ce.Touched || ce.Undone || !ce.Journal {
+		t.Errorf("%v", err)
+	}
+	if r, err := d.Recover(anything); err != nil || !r.Finished {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if got := w.state(t); got != "new new new" {
+		t.Error(got)
+	}
+}
+
+// renamed is a commit that lacks nothing but its end.
+func renamed(t *testing.T, d *Dir, w *world) *commit {
+	t.Helper()
+	c := begun(t, d, w)
+	c.began = true
+	for _, x := range w.writes {
+		dir, base := split(x.Path)
+		if err := errors.Join(stage(c.dirs[dir], base, c.journal.staged(base), x, &c.sync), c.replace(x)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return c
+}
+
+// TestSameReceipt: two commands within a second may give the same receipt, which
+// then does not say that the second is complete.
+func TestSameReceipt(t *testing.T) {
+	for n, want := range []string{"old old old", "old old old", "old old old", "new new new"} {
+		w := newWorld(t)
+		d := lock(t, w.root)
+		if err := d.Commit("first", nil, nil, []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+		c := begun(t, d, w)
+		for _, x := range w.writes[:n] {
+			dir, base := split(x.Path)
+			if err := errors.Join(stage(c.dirs[dir], base, c.journal.staged(base), x, &c.sync), c.replace(x)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if r, err := d.Recover(anything); err != nil || r.Finished != (n == 3) {
+			t.Errorf("%d renamed: %+v, %v", n, r, err)
+		}
+		if got := w.state(t); got != want {
+			t.Errorf("%d renamed: %s", n, got)
+		}
+	}
+}
+
+// TestOnlyTheReceipt: where nothing else is written, a failed end still leaves
+// the old receipt.
+func TestOnlyTheReceipt(t *testing.T) {
+	root := t.TempDir()
+	d := lock(t, root)
+	if err := d.Commit("first", nil, nil, []byte("before")); err != nil {
+		t.Fatal(err)
+	}
+	c := newCommit(d, "second", nil, nil, []byte("after"))
+	if err := errors.Join(c.look(), c.prepare(), c.finish()); err != nil {
+		t.Fatal(err)
+	}
+	c.abort(errors.New("sync"))
+	if got, _ := d.Receipt(); string(got) != "before" {
+		t.Errorf("%q", got)
+	}
+}
