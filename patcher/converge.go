@@ -143,8 +143,7 @@ func (s *Site) locked(dir *txn.Dir, g Goal, plan *Plan) (Outcome, error) {
 			return now.outcome(plan, notes), nil
 		}
 		err = now.commit(dir, plan, g)
-		var moved *txn.ChangedError
-		if errors.As(err, &moved) && try < 5 {
+		if movedOnly(err) && try < 5 {
 			continue // somebody else edited it between the look and the commit
 		}
 		if err != nil {
@@ -152,6 +151,14 @@ func (s *Site) locked(dir *txn.Dir, g Goal, plan *Plan) (Outcome, error) {
 		}
 		return now.after(plan).outcome(plan, notes), nil
 	}
+}
+
+// movedOnly says that a commit met another content than its plan's and left
+// nothing behind: a next one would write its journal over that of this one.
+func movedOnly(err error) bool {
+	var moved *ChangedError
+	var half *CommitError
+	return errors.As(err, &moved) && !(errors.As(err, &half) && half.Journal)
 }
 
 // after is the site once a plan is carried out. It is not read back: what cannot

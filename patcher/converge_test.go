@@ -111,3 +111,19 @@ func TestBothEntriesAreLocked(t *testing.T) {
 		t.Error("the old one is left")
 	}
 }
+
+// TestNoSecondCommitOverAJournal: what could not be put back is not tried again.
+func TestNoSecondCommitOverAJournal(t *testing.T) {
+	moved := &ChangedError{Path: "/a.py"}
+	for err, want := range map[error]bool{
+		moved:                                  true,
+		&CommitError{Undone: true, Err: moved}: true,
+		&CommitError{Undone: true, Journal: true, Err: moved}:                                       false,
+		&CommitError{Touched: true, Journal: true, Err: errors.Join(errors.New("and then"), moved)}: false,
+		errors.New("other"): false,
+	} {
+		if movedOnly(err) != want {
+			t.Errorf("%v", err)
+		}
+	}
+}
