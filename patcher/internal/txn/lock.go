@@ -13,7 +13,8 @@ import (
 // Dir is the locked records of one root.
 type Dir struct {
 	root string
-	fd   int
+	top  int // the root, opened once: what its name leads to may change
+	fd   int // .sgpatch in it
 	lock int
 }
 
@@ -26,68 +27,85 @@ func Lock(ctx context.Context, root string, wait time.Duration) (*Dir, error) {
 		if err != nil || d != nil {
 			return d, err
 		}
+		if time.Now().After(deadline) {
+			return nil, &BusyError{Path: root, Wait: wait}
+		}
 	}
 }
 
 // lockOnce returns nil, nil if the folder was purged while it waited.
 func lockOnce(ctx context.Context, root string, deadline time.Time, wait time.Duration) (*Dir, error) {
-	fd, err := openOrMake(root)
-	if err != nil {
-		return nil, err
-	}
-	own := owner(fd)
-	lfd, err := openLock(fd)
-	if err != nil {
-		unix.Close(fd)
-		return nil, &fs.PathError{Op: "open", Path: filepath.Join(root, Folder, lockName), Err: err}
-	}
-	own.give(lfd)
-	d := &Dir{root: root, fd: fd, lock: lfd}
-	if err := flock(ctx, lfd, deadline); err != nil {
-		d.Close()
-		if errors.Is(err, unix.EWOULDBLOCK) {
-			return nil, &BusyError{Path: root, Wait: wait}
+	d := &Dir{root: root, top: -1, fd: -1, lock: -1}
+	purged, err := d.open()
+	if err == nil && !purged {
+		err = flock(ctx, d.lock, deadline)
+		switch {
+		case errors.Is(err, unix.EWOULDBLOCK):
+			err = &BusyError{Path: root, Wait: wait}
+		case err != nil:
+			err = &fs.PathError{Op: "lock", Path: filepath.Join(root, Folder, lockName), Err: err}
+		case !d.current():
+			purged = true
+		default:
+			err = d.settle()
 		}
-		return nil, &fs.PathError{Op: "lock", Path: filepath.Join(root, Folder, lockName), Err: err}
 	}
-	var held, now unix.Stat_t
-	if unix.Fstat(lfd, &held) != nil || unix.Fstatat(unix.AT_FDCWD, filepath.Join(root, Folder, lockName), &now, unix.AT_SYMLINK_NOFOLLOW) != nil || held.Ino != now.Ino || held.Dev != now.Dev {
-		d.Close()
-		return nil, nil
-	}
-	if err := d.settle(); err != nil {
+	if err != nil || purged {
 		d.Close()
 		return nil, err
 	}
 	return d, nil
 }
 
-// openOrMake opens <root>/.sgpatch, with the owner of the root and, whatever the
-// umask, a mode that lets everybody look.
-func openOrMake(root string) (int, error) {
-	fd, err := openRecords(root)
+// open opens the folder and the lock in it, and makes them if need be. It says
+// so if somebody took the folder away at that moment.
+func (d *Dir) open() (purged bool, err error) {
+	if d.top, err = openat(unix.AT_FDCWD, d.root, unix.O_DIRECTORY); err != nil {
+		return false, &fs.PathError{Op: "open", Path: d.root, Err: err}
+	}
+	if d.fd, err = openOrMake(d.top, d.root); err == nil {
+		d.lock, err = openLock(d.fd)
+		if err != nil {
+			err = &fs.PathError{Op: "open", Path: filepath.Join(d.root, Folder, lockName), Err: err}
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return true, nil
+	}
+	if err == nil {
+		owner(d.fd).adopt(d.lock)
+	}
+	return false, err
+}
+
+// current says whether the lock that is held is the one that others find.
+func (d *Dir) current() bool {
+	var held, now unix.Stat_t
+	return unix.Fstat(d.lock, &held) == nil && unix.Fstatat(unix.AT_FDCWD, filepath.Join(d.root, Folder, lockName), &now, unix.AT_SYMLINK_NOFOLLOW) == nil &&
+		held.Ino == now.Ino && held.Dev == now.Dev
+}
+
+// openOrMake opens .sgpatch in a root, with the owner of the root and, whatever
+// the umask, a mode that lets everybody look.
+func openOrMake(top int, root string) (int, error) {
+	fd, err := recordsAt(top, Folder, root)
 	if err == nil && settled(fd) {
 		return fd, nil
 	}
 	path := filepath.Join(root, Folder)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		if err := mkdirat(unix.AT_FDCWD, path); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := mkdirat(top, Folder); err != nil && !errors.Is(err, fs.ErrExist) {
 			return -1, &fs.PathError{Op: "mkdir", Path: path, Err: err}
 		}
-		if fd, err = openRecords(root); err != nil {
+		if fd, err = recordsAt(top, Folder, root); err != nil {
 			return -1, err
 		}
 	case err != nil:
 		return -1, err
 	}
-	rfd, err := openat(unix.AT_FDCWD, root, unix.O_DIRECTORY)
-	if err == nil {
-		owner(rfd).give(fd)
-		unix.Close(rfd)
-		err = chmodfd(fd, 0o755)
-	}
-	if err != nil {
+	owner(top).give(fd)
+	if err := chmodfd(fd, 0o755); err != nil {
 		unix.Close(fd)
 		return -1, &fs.PathError{Op: "chmod", Path: path, Err: err}
 	}
@@ -110,12 +128,7 @@ func (d *Dir) settle() error {
 	if settled(d.fd) {
 		return nil
 	}
-	rfd, err := openat(unix.AT_FDCWD, d.root, unix.O_DIRECTORY)
-	if err != nil {
-		return &fs.PathError{Op: "open", Path: d.root, Err: err}
-	}
-	defer unix.Close(rfd)
-	if err := fsync(rfd, d.root); err != nil {
+	if err := fsync(d.top, d.root); err != nil {
 		return err
 	}
 	var s syncs
@@ -166,7 +179,13 @@ func LockBeside(ctx context.Context, path string, wait time.Duration) (func(), e
 
 // Close releases the lock.
 func (d *Dir) Close() error {
-	return errors.Join(unix.Close(d.fd), unix.Close(d.lock))
+	var err error
+	for _, fd := range []int{d.top, d.fd, d.lock} {
+		if fd >= 0 {
+			err = errors.Join(err, unix.Close(fd))
+		}
+	}
+	return err
 }
 
 // openLock opens the lock file, or makes it.

@@ -102,8 +102,12 @@ func optional(b []byte, err error) ([]byte, error) {
 
 // openRecords opens <root>/.sgpatch; a link in its place is refused.
 func openRecords(root string) (int, error) {
+	return recordsAt(unix.AT_FDCWD, filepath.Join(root, Folder), root)
+}
+
+func recordsAt(dir int, name, root string) (int, error) {
 	path := filepath.Join(root, Folder)
-	fd, err := openat(unix.AT_FDCWD, path, unix.O_DIRECTORY|nofollow)
+	fd, err := openat(dir, name, unix.O_DIRECTORY|nofollow)
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENOTDIR) {
 		if st, e := os.Lstat(path); e == nil && !st.IsDir() {
 			return -1, &fs.PathError{Op: "open", Path: path, Err: errors.New("is not a directory of its own; sgpatch keeps no records behind a link")}
@@ -227,7 +231,64 @@ func (o ids) give(fd int) {
 	}
 }
 
-// Purge takes the records away. The lock is held until Close.
+// adopt gives away a file that may have been there before. Whoever owns the
+// folder could have put another's file there, or a second name of one.
+func (o ids) adopt(fd int) {
+	var st unix.Stat_t
+	if unix.Fstat(fd, &st) != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 || st.Size != 0 || int(st.Uid) != os.Geteuid() {
+		return
+	}
+	if st.Mode&0o777 != 0o644 { // whatever the umask
+		chmodfd(fd, 0o644)
+	}
+	o.give(fd)
+}
+
+// Purge takes the records away. The lock is held until Close; it goes last, so
+// that nobody who finds none begins records of their own before all else is gone.
 func (d *Dir) Purge() error {
-	return removeAll(filepath.Join(d.root, Folder))
+	return act(call{op: "purge", dir: unix.AT_FDCWD, name: filepath.Join(d.root, Folder)}, func() error {
+		err := empty(d.fd, lockName)
+		if err == nil {
+			err = unix.Unlinkat(d.fd, lockName, 0)
+		}
+		if err == nil {
+			err = unix.Unlinkat(d.top, Folder, unix.AT_REMOVEDIR)
+		}
+		if errors.Is(err, unix.ENOTEMPTY) {
+			return nil // another command begins
+		}
+		return err
+	})
+}
+
+// empty removes what is in a directory but for one name; no link is followed.
+func empty(dir int, but string) error {
+	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	f := os.NewFile(uintptr(fd), ".")
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	for _, name := range names {
+		if name == but {
+			continue
+		}
+		e := unix.Unlinkat(dir, name, 0)
+		if errors.Is(e, unix.EISDIR) || errors.Is(e, unix.EPERM) {
+			e = emptyAndRemove(dir, name)
+		}
+		err = errors.Join(err, e)
+	}
+	return err
+}
+
+func emptyAndRemove(dir int, name string) error {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|nofollow, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return errors.Join(empty(fd, ""), unix.Unlinkat(dir, name, unix.AT_REMOVEDIR))
 }

@@ -2,7 +2,6 @@ package txn
 
 import (
 	"errors"
-	"os"
 
 	"golang.org/x/sys/unix"
 )
@@ -126,9 +125,4 @@ func utimes(fd int, ts []unix.Timespec) error {
 
 func flockfd(fd, how int) error {
 	return act(call{op: "lock", fd: fd}, func() error { return unix.Flock(fd, how) })
-}
-
-// removeAll removes a directory with what is in it; links are not followed.
-func removeAll(path string) error {
-	return act(call{op: "purge", dir: unix.AT_FDCWD, name: path}, func() error { return os.RemoveAll(path) })
 }

@@ -545,3 +545,81 @@ func TestOnlyTheReceipt(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// TestPurgeAgainstCommits: who holds the lock keeps what it writes, whenever
+// somebody else takes the records away.
+func TestPurgeAgainstCommits(t *testing.T) {
+	root := t.TempDir()
+	stop, done := make(chan struct{}), make(chan error, 3)
+	for range 3 {
+		go func() {
+			for {
+				select {
+				case <-stop:
+					done <- nil
+					return
+				default:
+				}
+				d, err := Lock(context.Background(), root, 10*time.Second)
+				if err == nil {
+					for i := range 200 { // something to do
+						os.WriteFile(filepath.Join(root, Folder, fmt.Sprint(i)), nil, 0o644)
+					}
+					err = errors.Join(d.Purge(), d.Close())
+				}
+				if err != nil {
+					done <- err
+					return
+				}
+			}
+		}()
+	}
+	for n := range 100 {
+		d, err := Lock(context.Background(), root, 10*time.Second)
+		if err != nil {
+			t.Fatal(n, err)
+		}
+		err = d.Commit("apply", nil, [][]byte{[]byte("kept")}, []byte("{}"))
+		receipt, _, rerr := Read(root)
+		if err != nil || rerr != nil || string(receipt) != "{}" {
+			t.Errorf("%d: %v, %q, %v", n, err, receipt, rerr)
+			break
+		}
+		d.Close()
+	}
+	close(stop)
+	for range 3 {
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestLockOfAnother: whoever owns the folder could make the lock a second name
+// of a file that is not theirs.
+func TestLockOfAnother(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("not root")
+	}
+	dir := t.TempDir()
+	secret, root := filepath.Join(dir, "secret"), filepath.Join(dir, "root")
+	if err := errors.Join(os.WriteFile(secret, []byte("secret"), 0o600), os.MkdirAll(filepath.Join(root, Folder), 0o755), os.Chown(filepath.Join(root, Folder), 65534, 65534), os.Link(secret, filepath.Join(root, Folder, lockName))); err != nil {
+		t.Fatal(err)
+	}
+	lock(t, root)
+	var st unix.Stat_t
+	if err := unix.Stat(secret, &st); err != nil || st.Uid != 0 || st.Mode&0o777 != 0o600 {
+		t.Errorf("%v: it belongs to %d, mode %o", err, st.Uid, st.Mode)
+	}
+}
+
+// TestLockIsForAll: readers see a command at work, whatever its umask.
+func TestLockIsForAll(t *testing.T) {
+	old := syscall.Umask(0o077)
+	defer syscall.Umask(old)
+	root := t.TempDir()
+	lock(t, root)
+	if st, err := os.Stat(filepath.Join(root, Folder, lockName)); err != nil || st.Mode().Perm() != 0o644 {
+		t.Errorf("%v, %v", st.Mode(), err)
+	}
+}
