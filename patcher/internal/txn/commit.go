@@ -31,7 +31,7 @@ func (d *Dir) Commit(command string, writes []Write, keep [][]byte, receipt []by
 
 func newCommit(d *Dir, command string, writes []Write, keep [][]byte, receipt []byte) *commit {
 	j := &journal{Schema: 1, ID: newID(), Command: command, Started: time.Now().UTC(), Receipt: Digest(receipt)}
-	return &commit{dir: d, journal: j, writes: writes, keep: keep, receipt: receipt, dirs: map[string]int{}}
+	return &commit{dir: d, journal: j, writes: writes, variants: keep, receipt: receipt, dirs: map[string]int{}}
 }
 
 func newID() string {
@@ -39,16 +39,17 @@ func newID() string {
 }
 
 type commit struct {
-	dir     *Dir
-	journal *journal
-	writes  []Write
-	keep    [][]byte
-	receipt []byte
-	before  []byte         // the receipt that the new one replaces
-	dirs    map[string]int // open directories of the targets
-	sync    syncs
-	began   bool // there may be a journal
-	ending  bool // the receipt may be the new one
+	dir      *Dir
+	journal  *journal
+	writes   []Write
+	variants [][]byte
+	keep     []content
+	receipt  []byte
+	before   []byte         // the receipt that the new one replaces
+	dirs     map[string]int // open directories of the targets
+	sync     syncs
+	began    bool // there may be a journal
+	ending   bool // the receipt may be the new one
 }
 
 func (c *commit) close() {
@@ -66,47 +67,56 @@ func (c *commit) look() error {
 		return err
 	}
 	c.journal.Same = string(c.before) == string(c.receipt)
+	var like content // what is stored besides tells of the files of the install
 	for _, w := range c.writes {
 		if err := Replaceable(w.Path); err != nil {
 			return err
 		}
-		data, e, err := c.target(w)
+		old, e, err := c.target(w)
 		if err != nil {
 			return err
 		}
 		if w.Old != "" && w.Old != w.New {
-			c.keep = append(c.keep, data)
+			c.keep = append(c.keep, old)
+		}
+		if w.Rel != "" && old.private {
+			like = old
 		}
 		c.journal.Writes = append(c.journal.Writes, e)
+	}
+	for _, text := range c.variants {
+		c.keep = append(c.keep, content{text, like.private, like.of})
 	}
 	return nil
 }
 
-func (c *commit) target(w Write) ([]byte, entry, error) {
+func (c *commit) target(w Write) (content, entry, error) {
 	e := entry{Rel: w.Rel, Path: w.Path, Old: w.Old, New: w.New, Perm: w.Perm}
 	dir, base := split(w.Path)
 	fd, ok := c.dirs[dir]
 	if !ok {
 		var err error
 		if fd, err = openDir(dir); err != nil {
-			return nil, e, err
+			return content{}, e, err
 		}
 		c.dirs[dir] = fd
 	}
 	data, err := optional(readAt(fd, base, maxFile))
 	if err != nil {
-		return nil, e, &fs.PathError{Op: "read", Path: w.Path, Err: err}
+		return content{}, e, &fs.PathError{Op: "read", Path: w.Path, Err: err}
 	}
+	old := content{data: data}
 	var st unix.Stat_t
 	have := ""
 	if unix.Fstatat(fd, base, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 		have = Digest(data)
+		old.private, old.of = st.Mode&0o004 == 0, ids{int(st.Uid), int(st.Gid)}
 		e.Perm, e.Mtime = fs.FileMode(st.Mode&0o7777), st.Mtim.Nano()
 	}
 	if have != w.Old {
-		return nil, e, &ChangedError{w.Path}
+		return old, e, &ChangedError{w.Path}
 	}
-	return data, e, nil
+	return old, e, nil
 }
 
 // prepare brings everything the commit needs to the disk: the originals, the
@@ -133,7 +143,7 @@ func (c *commit) prepare() error {
 			return &CommitError{Path: w.Path, Step: "stage", Err: err}
 		}
 	}
-	if err := writeNew(d.fd, receiptName, c.receipt, &c.sync); err != nil {
+	if err := writeNew(d.fd, receiptName, c.receipt, 0o644, owner(d.fd), &c.sync); err != nil {
 		return &CommitError{Path: filepath.Join(d.root, Folder, receiptName), Step: "write", Err: err}
 	}
 	c.sync.add(d.fd)

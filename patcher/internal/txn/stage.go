@@ -45,11 +45,12 @@ func dress(dirfd int, base string, fd int, w Write) error {
 			return fmt.Errorf("its owner %d:%d cannot be kept: %w", was.Uid, was.Gid, err)
 		}
 	}
-	if err := chmodfd(fd, was.Mode&0o7777); err != nil {
-		return fmt.Errorf("its mode cannot be kept: %w", err)
-	}
+	// before the mode: it may be read-only, and wider than an access list allows
 	if err := copyAttributes(old, fd); err != nil {
 		return err
+	}
+	if err := chmodfd(fd, was.Mode&0o7777); err != nil {
+		return fmt.Errorf("its mode cannot be kept: %w", err)
 	}
 	return setTimes(fd, newTime(w, was, int64(len(w.Data))))
 }

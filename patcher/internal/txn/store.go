@@ -124,8 +124,16 @@ func (d *Dir) Receipt() ([]byte, error) {
 	return optional(readAt(d.fd, receiptName, maxRecord))
 }
 
+// content is what is stored under its digest. That of a file which not everybody
+// could read belongs to the owner of the file, who alone can read it.
+type content struct {
+	data    []byte
+	private bool
+	of      ids
+}
+
 // keepAll stores contents under their digests.
-func (d *Dir) keepAll(contents [][]byte, s *syncs) error {
+func (d *Dir) keepAll(contents []content, s *syncs) error {
 	if len(contents) == 0 {
 		return nil
 	}
@@ -133,8 +141,8 @@ func (d *Dir) keepAll(contents [][]byte, s *syncs) error {
 	if err != nil {
 		return err
 	}
-	for _, data := range contents {
-		if err := keep(odir, data, s); err != nil {
+	for _, c := range contents {
+		if err := keep(odir, c, s); err != nil {
 			unix.Close(odir)
 			return err
 		}
@@ -143,13 +151,19 @@ func (d *Dir) keepAll(contents [][]byte, s *syncs) error {
 	return nil
 }
 
-func keep(odir int, data []byte, s *syncs) error {
-	name := Digest(data)
+func keep(odir int, c content, s *syncs) error {
+	name := Digest(c.data)
 	if fd, err := kept(odir, name); err == nil {
 		s.file(fd) // the command that put it there may have been killed before it was on disk
 		return nil
 	}
-	return putAt(odir, name, data, s)
+	if !c.private {
+		return putAt(odir, name, c.data, s)
+	}
+	if err := writeNew(odir, name, c.data, 0o600, c.of, s); err != nil {
+		return err
+	}
+	return place(odir, name)
 }
 
 // kept opens a content that is stored already, and checks it.
@@ -187,9 +201,13 @@ const suffix = ".new"
 // putAt replaces a record by rename. Its content is on disk when s has waited,
 // its name when the directory is synced as well.
 func putAt(dirfd int, name string, data []byte, s *syncs) error {
-	if err := writeNew(dirfd, name, data, s); err != nil {
+	if err := writeNew(dirfd, name, data, 0o644, owner(dirfd), s); err != nil {
 		return err
 	}
+	return place(dirfd, name)
+}
+
+func place(dirfd int, name string) error {
 	if err := renameat(dirfd, name+suffix, name); err != nil {
 		return &fs.PathError{Op: "rename", Path: name, Err: err}
 	}
@@ -197,7 +215,7 @@ func putAt(dirfd int, name string, data []byte, s *syncs) error {
 }
 
 // writeNew writes a record under its name with the suffix.
-func writeNew(dirfd int, name string, data []byte, s *syncs) error {
+func writeNew(dirfd int, name string, data []byte, mode uint32, own ids, s *syncs) error {
 	tmp := name + suffix
 	if err := unlinkat(dirfd, tmp); err != nil {
 		return &fs.PathError{Op: "unlink", Path: tmp, Err: err}
@@ -207,8 +225,8 @@ func writeNew(dirfd int, name string, data []byte, s *syncs) error {
 		return &fs.PathError{Op: "create", Path: tmp, Err: err}
 	}
 	s.file(fd)
-	owner(dirfd).give(fd)
-	return errors.Join(writeAll(fd, data), chmodfd(fd, 0o644))
+	own.give(fd)
+	return errors.Join(writeAll(fd, data), chmodfd(fd, mode))
 }
 
 // ids is who a new file shall belong to.
@@ -226,7 +244,7 @@ func owner(dirfd int) ids {
 }
 
 func (o ids) give(fd int) {
-	if o.uid > 0 {
+	if o.uid > 0 && os.Geteuid() == 0 {
 		chownfd(fd, o.uid, o.gid) // of no consequence if the file system has no owners
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
@@ -219,7 +220,7 @@ func begun(t *testing.T, d *Dir, w *world) *commit {
 func store(t *testing.T, d *Dir, data string) {
 	t.Helper()
 	var s syncs
-	if err := errors.Join(d.keepAll([][]byte{[]byte(data)}, &s), s.wait()); err != nil {
+	if err := errors.Join(d.keepAll([]content{{data: []byte(data)}}, &s), s.wait()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -550,30 +551,28 @@ func TestOnlyTheReceipt(t *testing.T) {
 // somebody else takes the records away.
 func TestPurgeAgainstCommits(t *testing.T) {
 	root := t.TempDir()
-	stop, done := make(chan struct{}), make(chan error, 3)
-	for range 3 {
-		go func() {
-			for {
-				select {
-				case <-stop:
-					done <- nil
-					return
-				default:
-				}
-				d, err := Lock(context.Background(), root, 10*time.Second)
-				if err == nil {
-					for i := range 200 { // something to do
-						os.WriteFile(filepath.Join(root, Folder, fmt.Sprint(i)), nil, 0o644)
-					}
-					err = errors.Join(d.Purge(), d.Close())
-				}
-				if err != nil {
-					done <- err
-					return
-				}
+	stop, done := make(chan struct{}), make(chan error)
+	go func() {
+		for {
+			select {
+			case <-stop:
+				done <- nil
+				return
+			case <-time.After(5 * time.Millisecond):
 			}
-		}()
-	}
+			d, err := Lock(context.Background(), root, 10*time.Second)
+			if err == nil {
+				for i := range 200 { // something to do
+					os.WriteFile(filepath.Join(root, Folder, fmt.Sprint(i)), nil, 0o644)
+				}
+				err = errors.Join(d.Purge(), d.Close())
+			}
+			if err != nil {
+				done <- err
+				return
+			}
+		}
+	}()
 	for n := range 100 {
 		d, err := Lock(context.Background(), root, 10*time.Second)
 		if err != nil {
@@ -588,10 +587,8 @@ func TestPurgeAgainstCommits(t *testing.T) {
 		d.Close()
 	}
 	close(stop)
-	for range 3 {
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+	if err := <-done; err != nil {
+		t.Error(err)
 	}
 }
 
@@ -621,5 +618,54 @@ func TestLockIsForAll(t *testing.T) {
 	lock(t, root)
 	if st, err := os.Stat(filepath.Join(root, Folder, lockName)); err != nil || st.Mode().Perm() != 0o644 {
 		t.Errorf("%v, %v", st.Mode(), err)
+	}
+}
+
+// TestPrivateOriginals: what only its owner could read, nobody else can read in
+// the records.
+func TestPrivateOriginals(t *testing.T) {
+	w := newWorld(t)
+	if err := os.Chmod(w.path("b.py"), 0o640); err != nil {
+		t.Fatal(err)
+	}
+	if err := lock(t, w.root).Commit("apply", w.writes, nil, []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range w.writes[:2] {
+		want := map[string]fs.FileMode{"a.py": 0o644, "b.py": 0o600}[c.Rel]
+		if st, err := os.Stat(filepath.Join(w.root, Folder, objectsName, c.Old)); err != nil || st.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v", c.Rel, st.Mode(), err)
+		}
+	}
+}
+
+// TestReadOnlyWithAttribute: an attribute can be set while the staged file is
+// still writable, and not after it has the mode of the old one.
+func TestReadOnlyWithAttribute(t *testing.T) {
+	w := newWorld(t)
+	if err := unix.Setxattr(w.path("a.py"), "user.test", []byte("kept"), 0); err != nil {
+		t.Skip(err)
+	}
+	if err := os.Chmod(w.path("a.py"), 0o444); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := openDir(w.root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(dir)
+	staged := make(chan error)
+	go func() {
+		if os.Geteuid() == 0 { // whom modes do not stop; the thread ends with the goroutine
+			runtime.LockOSThread()
+			unix.Fchown(dir, 65534, -1)
+			os.Chown(w.path("a.py"), 65534, -1)
+			unix.RawSyscall(unix.SYS_SETRESUID, 65534, 65534, 65534)
+		}
+		var s syncs
+		staged <- errors.Join(stage(dir, "a.py", ".a.py.new", w.writes[0], &s), s.wait())
+	}()
+	if err := <-staged; err != nil {
+		t.Error(err)
 	}
 }
