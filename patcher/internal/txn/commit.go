@@ -194,13 +194,14 @@ func (c *commit) replace(w Write) error {
 	if err != nil {
 		return &CommitError{Path: w.Path, Step: "rename", Err: err}
 	}
-	return clearStale(w.Path, w.Stale)
+	return clearStale(w.Path, w.Stale, &c.sync)
 }
 
 // clearStale removes bytecode that would hide the change of a source. Its
 // directory is opened without following a link: whoever owns the install could
-// put one there that leads root somewhere else.
-func clearStale(path string, stale []string) error {
+// put one there that leads root somewhere else. s syncs it: what Python would run
+// unchecked must not come back when the power goes.
+func clearStale(path string, stale []string, s *syncs) error {
 	for _, p := range stale {
 		dir, base := split(p)
 		fd, err := openDir(dir)
@@ -208,8 +209,13 @@ func clearStale(path string, stale []string) error {
 			continue
 		}
 		if err == nil {
-			err = unlinkat(fd, base)
-			unix.Close(fd)
+			var st unix.Stat_t
+			there := unix.Fstatat(fd, base, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
+			if err = unlinkat(fd, base); there && err == nil {
+				s.file(fd)
+			} else {
+				unix.Close(fd)
+			}
 		}
 		if err != nil {
 			return &CommitError{Path: path, Step: "remove stale bytecode " + p, Err: err}
@@ -289,7 +295,8 @@ func (d *Dir) putReceiptBack(before []byte) error {
 }
 
 // Replace changes a single file of an install whose root is gone, and with it
-// the place for a journal: the rename alone makes it all or nothing.
+// the place for a journal: the rename alone makes it all or nothing. Bytecode
+// goes before it; without it the old source is compiled anew.
 func Replace(w Write) error {
 	if err := Replaceable(w.Path); err != nil {
 		return err
@@ -300,14 +307,40 @@ func Replace(w Write) error {
 		return err
 	}
 	defer unix.Close(fd)
-	if have, err := digestAt(fd, base); err != nil || have != w.Old {
+	old, err := readOld(fd, base)
+	if err != nil || old.New != w.Old {
 		return errors.Join(err, &ChangedError{w.Path})
 	}
-	if w.New == "" {
-		return errors.Join(unlinkat(fd, base), fsync(fd, w.Path))
+	var s syncs
+	defer s.close()
+	if err := clearStale(w.Path, w.Stale, &s); err != nil {
+		return err
 	}
-	if err := stageAndRename(fd, base, (&journal{ID: newID()}).staged(base), w); err != nil {
+	if err := replaceOne(fd, base, w); err != nil {
 		return &fs.PathError{Op: "replace", Path: w.Path, Err: err}
 	}
-	return errors.Join(clearStale(w.Path, w.Stale), fsync(fd, w.Path))
+	s.add(fd)
+	if err := s.wait(); err != nil {
+		back := errors.Join(replaceOne(fd, base, old), fsyncfd(fd))
+		return &CommitError{Path: w.Path, Step: "sync", Touched: true, Undone: back == nil, Err: err}
+	}
+	return nil
+}
+
+// readOld is how to write a file again as it is now.
+func readOld(fd int, base string) (Write, error) {
+	data, err := optional(readAt(fd, base, maxFile))
+	if err != nil || data == nil {
+		return Write{}, err
+	}
+	var st unix.Stat_t
+	err = unix.Fstatat(fd, base, &st, unix.AT_SYMLINK_NOFOLLOW)
+	return Write{New: Digest(data), Data: data, Perm: fs.FileMode(st.Mode & 0o7777), Mtime: time.Unix(0, st.Mtim.Nano())}, err
+}
+
+func replaceOne(fd int, base string, w Write) error {
+	if w.New == "" {
+		return unlinkat(fd, base)
+	}
+	return stageAndRename(fd, base, (&journal{ID: newID()}).staged(base), w)
 }

@@ -669,3 +669,39 @@ func TestReadOnlyWithAttribute(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestStaleIsSynced: bytecode that nobody checks must not come back after a
+// power cut, so its directory waits for the disk with the others.
+func TestStaleIsSynced(t *testing.T) {
+	w := newWorld(t)
+	c := renamed(t, lock(t, w.root), &world{root: w.root})
+	write(t, w.path("a.pyc"), "stale")
+	before := len(c.sync.fds)
+	if err := clearStale(w.path("a.py"), []string{w.path("a.pyc"), w.path("none.pyc")}, &c.sync); err != nil {
+		t.Fatal(err)
+	}
+	if got := len(c.sync.fds) - before; got != 1 {
+		t.Errorf("%d directories", got)
+	}
+}
+
+// TestReplaceSaysWhatItDid: bytecode that stays stops a single file's change
+// before the file, and the error is true when it says that nothing was changed.
+func TestReplaceSaysWhatItDid(t *testing.T) {
+	w := newWorld(t)
+	w.writes[0].Stale = []string{w.path("stale.pyc")}
+	if err := os.MkdirAll(w.path("stale.pyc/full"), 0o755); err != nil { // cannot be unlinked
+		t.Fatal(err)
+	}
+	err := Replace(w.writes[0])
+	if err == nil || !strings.Contains(err.Error(), "nothing was changed") {
+		t.Fatal(err)
+	}
+	if got := w.state(t); got != "old old old" {
+		t.Errorf("%s: %v", got, err)
+	}
+	os.RemoveAll(w.path("stale.pyc"))
+	if err := errors.Join(Replace(w.writes[0]), Replace(w.writes[2])); err != nil || w.state(t) != "new old new" {
+		t.Errorf("%v: %s", err, w.state(t))
+	}
+}
