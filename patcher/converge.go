@@ -289,7 +289,7 @@ func Orphan(a install.Answer) string {
 			return dir
 		}
 	}
-	text, err := os.ReadFile(a.Site)
+	text, err := txn.ReadFile(a.Site, maxSource)
 	if err != nil {
 		return ""
 	}
@@ -312,7 +312,7 @@ func Names(site, root string) bool {
 	if err != nil {
 		return false
 	}
-	text, err := os.ReadFile(site)
+	text, err := txn.ReadFile(site, maxSource)
 	if err != nil {
 		return false
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"testing"
 	"time"
 
@@ -124,6 +125,45 @@ func TestNoSecondCommitOverAJournal(t *testing.T) {
 	} {
 		if movedOnly(err) != want {
 			t.Errorf("%v", err)
+		}
+	}
+}
+
+// TestPipeInARecord: a receipt may name anything as the old sitecustomize. A
+// stranger's file is not even opened, and a pipe is not waited for.
+func TestPipeInARecord(t *testing.T) {
+	root, pipe := folder(t), filepath.Join(folder(t), "sitecustomize.py")
+	entry := filepath.Join(root, "sitecustomize.py")
+	if err := syscall.Mkfifo(pipe, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	d, err := txn.Lock(context.Background(), root, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := Receipt{Schema: 1, Root: root, Entry: EntryPlace{Path: pipe, Real: pipe}}
+	if err := errors.Join(d.Commit("apply", nil, nil, r.text()), d.Close()); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 2)
+	go func() {
+		_, err := Converge(context.Background(), siteAt(t, root, entry), applyOne, Options{})
+		done <- err
+	}()
+	go func() {
+		Names(pipe, root)
+		Orphan(install.Answer{Site: pipe})
+		Lacks(pipe, []string{"a"})
+		done <- nil
+	}()
+	for range 2 {
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Error(err)
+			}
+		case <-time.After(5 * time.Second):
+			t.Fatal("it waits for the pipe")
 		}
 	}
 }

@@ -259,12 +259,8 @@ func (w *planner) leaveOld() (left EntryPlace, err error) {
 	if old.Real == "" || old.Real == s.entryAt {
 		return left, nil
 	}
-	text, err := os.ReadFile(old.Real)
-	if errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Lstat(old.Real); errors.Is(err, fs.ErrNotExist) {
 		return left, nil
-	}
-	if err != nil {
-		return left, err
 	}
 	if s.mayTouch(old.Real, w.g.Told) != nil {
 		f := Finding{Code: "other-sitecustomize", Severity: "warning", Path: old.Path, Message: fmt.Sprintf("an older entry stands in %s, which this interpreter does not import; it stays there", old.Path), Hint: "take the lines between sgpatch's markers in that file out by hand"}
@@ -273,6 +269,10 @@ func (w *planner) leaveOld() (left EntryPlace, err error) {
 		}
 		w.p.note(f)
 		return old, nil
+	}
+	text, err := txn.ReadFile(old.Real, maxSource)
+	if err != nil {
+		return left, err
 	}
 	b, err := block.Get(text)
 	if err != nil {

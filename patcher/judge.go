@@ -2,10 +2,10 @@ package patcher
 
 import (
 	"bytes"
-	"os"
 	"slices"
 	"strings"
 
+	"sgpatch/patcher/internal/txn"
 	"sgpatch/patcher/patchset"
 )
 
@@ -446,6 +446,6 @@ func Lacks(pyc string, names []string) bool {
 	if len(names) == 0 {
 		return true
 	}
-	data, err := os.ReadFile(pyc)
+	data, err := txn.ReadFile(pyc, maxSource)
 	return err == nil && slices.ContainsFunc(names, func(n string) bool { return !bytes.Contains(data, []byte(n)) })
 }
