@@ -56,7 +56,7 @@ const (
 
 // HowUsed applies the interpreter's own header test. magic nil accepts any.
 func HowUsed(pyc, source string, magic []byte) (Use, error) {
-	f, err := os.Open(pyc)
+	f, err := open(pyc)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Ignored, nil
 	}

@@ -283,8 +283,8 @@ func Release(root string, sites ...string) string {
 
 // assigned finds `__version__ = version = '0.5.12'` or the like.
 func assigned(path string) string {
-	text, err := os.ReadFile(path)
-	if err != nil || len(text) > 1<<20 {
+	text, err := read(path)
+	if err != nil {
 		return ""
 	}
 	for line := range bytes.Lines(text) {
@@ -301,7 +301,7 @@ func assigned(path string) string {
 }
 
 func metadataVersion(path string) string {
-	f, err := os.Open(path)
+	f, err := open(path)
 	if err != nil {
 		return ""
 	}

@@ -48,7 +48,7 @@ func Resolve(path, root string) (string, error) {
 func cacheOf(path string) string {
 	const signature = "Signature: 8a477f597d28d172789f06886806bc55"
 	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
-		if text, err := os.ReadFile(filepath.Join(dir, "CACHEDIR.TAG")); err == nil && bytes.HasPrefix(text, []byte(signature)) {
+		if text, err := read(filepath.Join(dir, "CACHEDIR.TAG")); err == nil && bytes.HasPrefix(text, []byte(signature)) {
 			return dir
 		}
 		if dir == filepath.Dir(dir) {

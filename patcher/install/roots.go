@@ -2,7 +2,6 @@ package install
 
 import (
 	"iter"
-	"os"
 	"path/filepath"
 	"strings"
 )
@@ -38,8 +37,8 @@ func pthRoots(dir string) []string {
 	var all []string
 	files, _ := filepath.Glob(filepath.Join(dir, "*.pth"))
 	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil || len(text) > 1<<20 {
+		text, err := read(f)
+		if err != nil {
 			continue
 		}
 		for line := range strings.Lines(string(text)) {
