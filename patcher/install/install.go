@@ -173,11 +173,15 @@ func (in *Install) settle() {
 
 // unsuited says why the sitecustomize that is imported cannot carry the entry.
 func unsuited(a Answer) error {
-	dir := filepath.Dir(a.Site)
-	if filepath.Base(a.Site) == "__init__.py" {
+	dir, name := filepath.Split(a.Site)
+	dir = filepath.Clean(dir)
+	if name == "__init__.py" {
+		name = filepath.Base(dir) + ".py"
 		dir = filepath.Dir(dir)
 	}
 	switch {
+	case name != "sitecustomize.py": // an interpreter of another user may say anything
+		return fmt.Errorf("%s: that is no name of a sitecustomize", a.Site)
 	case !a.SiteIsFile || !strings.HasSuffix(a.Site, ".py") || !isFile(a.Site):
 		return fmt.Errorf("%s: the sitecustomize that is imported is not a Python source file", a.Site)
 	case a.SiteBroken != "":

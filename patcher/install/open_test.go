@@ -33,3 +33,17 @@ func TestPipes(t *testing.T) {
 		t.Fatal("it waits for a pipe")
 	}
 }
+
+// TestUnsuited: whatever an interpreter says, only a sitecustomize gets an entry.
+func TestUnsuited(t *testing.T) {
+	dir := t.TempDir()
+	for name, good := range map[string]bool{"sitecustomize.py": true, "sitecustomize/__init__.py": true, "tool.py": false, "tool/__init__.py": false} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		if err := unsuited(Answer{Site: path, SiteLoaded: true, SiteIsFile: true}); (err == nil) != good {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
