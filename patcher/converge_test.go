@@ -167,3 +167,20 @@ func TestPipeInARecord(t *testing.T) {
 		}
 	}
 }
+
+// TestBusyIsSaid: a commit that takes longer than a reader waits is no failure.
+func TestBusyIsSaid(t *testing.T) {
+	root := folder(t)
+	d, err := txn.Lock(context.Background(), root, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if err := os.WriteFile(filepath.Join(root, txn.Folder, "journal.json"), []byte("{}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var busy *BusyError
+	if _, err := Open(install.Install{Root: root, Told: true}, nil); !errors.As(err, &busy) {
+		t.Errorf("%v", err)
+	}
+}

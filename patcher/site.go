@@ -61,7 +61,7 @@ func Open(in install.Install, known []patchset.Set) (*Site, error) {
 		}
 		time.Sleep(5 * time.Millisecond) // a commit went through while we read; half of it is never reported as whole
 	}
-	return nil, fmt.Errorf("%s: the records do not come to rest", filepath.Join(in.Root, txn.Folder))
+	return nil, &BusyError{Path: in.Root, Wait: restless * 5 * time.Millisecond}
 }
 
 func openOnce(in install.Install, known []patchset.Set) (*Site, error) {
