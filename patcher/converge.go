@@ -73,14 +73,14 @@ func Converge(ctx context.Context, s *Site, g Goal, o Options) (Outcome, error) 
 		return Outcome{Site: s}, err
 	}
 	if _, serr := os.Stat(s.In.Root); errors.Is(serr, fs.ErrNotExist) || (s.In.Gone && !s.recorded) {
-		return s.withoutRecords(ctx, plan, err, o)
+		return s.withoutRecords(ctx, g, o)
 	}
 	dir, err := s.lock(ctx, o.Wait)
 	if err != nil {
 		return Outcome{Site: s}, err
 	}
 	defer dir.Close()
-	unlock, err := s.lockEntry(ctx, o.Wait)
+	unlock, err := s.lockEntries(ctx, g.Told, o.Wait)
 	if err != nil {
 		return Outcome{Site: s}, err
 	}
@@ -103,19 +103,34 @@ func (s *Site) lock(ctx context.Context, wait time.Duration) (*txn.Dir, error) {
 	return dir, err
 }
 
-// lockEntry locks the sitecustomize, which other roots may share.
-func (s *Site) lockEntry(ctx context.Context, wait time.Duration) (func(), error) {
-	if s.In.Site == "" {
-		return func() {}, nil
+// lockEntries locks the sitecustomize, which other roots may share, and the one
+// that the receipt names, which this root may have to leave. They are locked in
+// one order everywhere, so that no two commands wait for each other.
+func (s *Site) lockEntries(ctx context.Context, told string, wait time.Duration) (unlock func(), err error) {
+	byDir := map[string]string{}
+	for _, real := range []string{s.entryAt, s.Receipt.Entry.Real} {
+		if real == "" || s.mayTouch(real, told) != nil {
+			continue // the plan refuses it if it is needed
+		}
+		if _, err := os.Stat(filepath.Dir(real)); err == nil {
+			byDir[filepath.Dir(real)] = real
+		}
 	}
-	real, err := install.Resolve(s.In.Site, s.root)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return func() {}, nil // the plan refuses it if it is needed
+	var held []func()
+	unlock = func() {
+		for _, u := range held {
+			u()
+		}
 	}
-	if _, err := os.Stat(filepath.Dir(real)); err != nil {
-		return func() {}, nil
+	for _, dir := range slices.Sorted(maps.Keys(byDir)) {
+		u, err := txn.LockBeside(ctx, byDir[dir], wait)
+		if err != nil {
+			unlock()
+			return nil, err
+		}
+		held = append(held, u)
 	}
-	return txn.LockBeside(ctx, real, wait)
+	return unlock, nil
 }
 
 func (s *Site) locked(dir *txn.Dir, g Goal, plan *Plan) (Outcome, error) {
@@ -128,7 +143,7 @@ func (s *Site) locked(dir *txn.Dir, g Goal, plan *Plan) (Outcome, error) {
 	}
 	for try := 0; ; try++ {
 		now := s
-		if plan == nil || try > 0 || s.Pending != "" || s.Moved() {
+		if plan == nil || try > 0 || s.Pending != "" || s.Moved() || s.neighbours() != s.near {
 			if now, err = openOnce(s.In, s.known); err != nil {
 				return Outcome{Site: s, Findings: notes}, err
 			}
@@ -146,8 +161,7 @@ func (s *Site) locked(dir *txn.Dir, g Goal, plan *Plan) (Outcome, error) {
 			return Outcome{Site: now, Findings: notes}, err
 		}
 		err = now.commit(dir, plan, g)
-		var moved *txn.ChangedError
-		if errors.As(err, &moved) && try < 5 {
+		if movedOnly(err) && try < 5 {
 			continue // somebody else edited it between the look and the commit
 		}
 		if err != nil {
@@ -155,6 +169,14 @@ func (s *Site) locked(dir *txn.Dir, g Goal, plan *Plan) (Outcome, error) {
 		}
 		return now.after(plan).outcome(plan, notes), nil
 	}
+}
+
+// movedOnly says that a commit met another content than its plan's and left
+// nothing behind: a next one would write its journal over that of this one.
+func movedOnly(err error) bool {
+	var moved *ChangedError
+	var half *CommitError
+	return errors.As(err, &moved) && !(errors.As(err, &half) && half.Journal)
 }
 
 // after is the site once a plan is carried out. It is not read back: what cannot
@@ -234,21 +256,26 @@ func (s *Site) mayRecover(rel, path, told string) error {
 
 // withoutRecords takes out the entry of a root that is gone, or of which only
 // the block still speaks; no records are begun for that.
-func (s *Site) withoutRecords(ctx context.Context, plan *Plan, err error, o Options) (Outcome, error) {
-	if err != nil {
-		return Outcome{Site: s}, err
-	}
-	unlock, err := s.lockEntry(ctx, o.Wait)
+func (s *Site) withoutRecords(ctx context.Context, g Goal, o Options) (Outcome, error) {
+	unlock, err := s.lockEntries(ctx, g.Told, o.Wait)
 	if err != nil {
 		return Outcome{Site: s}, err
 	}
 	defer unlock()
+	now, err := openOnce(s.In, s.known) // who stands behind the block counts as of now
+	if err != nil {
+		return Outcome{Site: s}, err
+	}
+	plan, err := now.Plan(g)
+	if err != nil {
+		return Outcome{Site: now}, err
+	}
 	for _, w := range plan.Writes {
 		if err := txn.Replace(w); err != nil {
-			return Outcome{Site: s}, err
+			return Outcome{Site: now}, err
 		}
 	}
-	return s.after(plan).outcome(plan, nil), nil
+	return now.after(plan).outcome(plan, nil), nil
 }
 
 // Purge takes the records of an install away, if nothing is in place any more.
@@ -305,7 +332,7 @@ func Names(site, root string) bool {
 	if err != nil {
 		return false
 	}
-	text, err := os.ReadFile(site)
+	text, err := txn.ReadFile(site, maxSource)
 	if err != nil {
 		return false
 	}

@@ -254,7 +254,10 @@ func (w *planner) leaveOld() (left EntryPlace, err error) {
 	if old.Real == "" || old.Real == s.entryAt {
 		return left, nil
 	}
-	if _, err := os.Lstat(old.Real); err == nil && s.mayTouch(old.Real, w.g.Told) != nil {
+	if _, err := os.Lstat(old.Real); errors.Is(err, fs.ErrNotExist) {
+		return left, nil
+	}
+	if s.mayTouch(old.Real, w.g.Told) != nil {
 		f := Finding{Code: "other-sitecustomize", Severity: "warning", Path: old.Path, Message: fmt.Sprintf("an older entry stands in %s, which this interpreter does not import; it stays there", old.Path), Hint: "take the lines between sgpatch's markers in that file out by hand"}
 		if len(w.next.Sets) == 0 {
 			f.Hint = "sgpatch revert --sitecustomize " + Quote(old.Path) + s.Flags()

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -34,6 +35,7 @@ type Site struct {
 	stamp    string // receipt and journal, to see that neither moved meanwhile
 	diffs    map[patchset.Digest][]patchset.File
 	entryAt  string // real path of the sitecustomize
+	near     string // stamps of the other roots in its block
 }
 
 type file struct {
@@ -63,7 +65,7 @@ func Open(in install.Install, known []patchset.Set) (*Site, error) {
 		}
 		time.Sleep(5 * time.Millisecond) // a commit went through while we read; half of it is never reported as whole
 	}
-	return nil, fmt.Errorf("%s: the records do not come to rest", filepath.Join(in.Root, txn.Folder))
+	return nil, &BusyError{Path: in.Root, Wait: restless * 5 * time.Millisecond}
 }
 
 func openOnce(in install.Install, known []patchset.Set) (*Site, error) {
@@ -132,6 +134,19 @@ func (s *Site) readEntry() {
 	}
 	s.Entry = text
 	s.Block, s.BlockErr = block.Get(text)
+	s.near = s.neighbours()
+}
+
+// neighbours changes whenever a commit begins or ends in a root that shares the
+// sitecustomize: whether that root stands behind its entries is part of a plan.
+func (s *Site) neighbours() string {
+	var all strings.Builder
+	for _, root := range s.Block.Roots() {
+		if root != s.root {
+			all.WriteString(txn.Stamp(root))
+		}
+	}
+	return all.String()
 }
 
 // file reads a file of the install once.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -11,6 +12,7 @@ import (
 
 	"sgpatch/fixtures/python"
 	"sgpatch/fixtures/tree"
+	"sgpatch/patcher"
 )
 
 // TestKill ends apply and revert with SIGKILL at random moments. Whatever was
@@ -90,5 +92,21 @@ func TestInterrupt(t *testing.T) {
 	cmd.Wait()
 	if got := cmd.ProcessState.ExitCode(); got != exitInterrupted {
 		t.Errorf("exit %d", got)
+	}
+}
+
+// TestInterruptedCommit: who interrupts a command that fails in its commit is
+// told how that ended, and not that nothing was changed.
+func TestInterruptedCommit(t *testing.T) {
+	for err, want := range map[error]bool{
+		&patcher.CommitError{Touched: true, Journal: true, Err: syscall.EIO}: true,
+		&patcher.RecoverError{Root: "/r", Err: syscall.EIO}:                  true,
+		&purgeError{"/r", syscall.EIO}:                                       true,
+		&patcher.BusyError{}:                                                 false,
+		context.Canceled:                                                     false,
+	} {
+		if committing(err) != want {
+			t.Errorf("%T: %v", err, !want)
+		}
 	}
 }

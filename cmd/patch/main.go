@@ -100,13 +100,24 @@ func run(argv []string, stdout, stderr io.Writer) int {
 	if r == nil {
 		r = newReport(c.name)
 	}
-	if err != nil && ctx.Err() != nil && len(r.Changed) == 0 {
+	if err != nil && ctx.Err() != nil && len(r.Changed) == 0 && !committing(err) {
 		err = errInterrupted
 	}
 	if err != nil {
 		r.fail(err)
 	}
 	return o.print(r, stdout, stderr)
+}
+
+// committing says that an error is of a commit or what comes with it: it may
+// have left something, whoever interrupted the command meanwhile.
+func committing(err error) bool {
+	var (
+		recov  *patcher.RecoverError
+		commit *patcher.CommitError
+		purge  *purgeError
+	)
+	return errors.As(err, &recov) || errors.As(err, &commit) || errors.As(err, &purge)
 }
 
 // wantsJSON looks for --json in a line that could not be parsed.

@@ -31,7 +31,7 @@ func (d *Dir) Commit(command string, writes []Write, keep [][]byte, receipt []by
 
 func newCommit(d *Dir, command string, writes []Write, keep [][]byte, receipt []byte) *commit {
 	j := &journal{Schema: 1, ID: newID(), Command: command, Started: time.Now().UTC(), Receipt: Digest(receipt)}
-	return &commit{dir: d, journal: j, writes: writes, keep: keep, receipt: receipt, dirs: map[string]int{}}
+	return &commit{dir: d, journal: j, writes: writes, variants: keep, receipt: receipt, dirs: map[string]int{}}
 }
 
 func newID() string {
@@ -39,15 +39,17 @@ func newID() string {
 }
 
 type commit struct {
-	dir     *Dir
-	journal *journal
-	writes  []Write
-	keep    [][]byte
-	receipt []byte
-	before  []byte         // the receipt that the new one replaces
-	dirs    map[string]int // open directories of the targets
-	sync    syncs
-	began   bool // there may be a journal
+	dir      *Dir
+	journal  *journal
+	writes   []Write
+	variants [][]byte
+	keep     []content
+	receipt  []byte
+	before   []byte         // the receipt that the new one replaces
+	dirs     map[string]int // open directories of the targets
+	sync     syncs
+	began    bool // there may be a journal
+	ending   bool // the receipt may be the new one
 }
 
 func (c *commit) close() {
@@ -64,49 +66,57 @@ func (c *commit) look() error {
 	if c.before, err = c.dir.Receipt(); err != nil {
 		return err
 	}
+	c.journal.Same = string(c.before) == string(c.receipt)
+	var like content // what is stored besides tells of the files of the install
 	for _, w := range c.writes {
 		if err := Replaceable(w.Path); err != nil {
 			return err
 		}
-		data, e, err := c.target(w)
+		old, e, err := c.target(w)
 		if err != nil {
 			return err
 		}
 		if w.Old != "" && w.Old != w.New {
-			c.keep = append(c.keep, data)
+			c.keep = append(c.keep, old)
+		}
+		if w.Rel != "" && old.private {
+			like = old
 		}
 		c.journal.Writes = append(c.journal.Writes, e)
+	}
+	for _, text := range c.variants {
+		c.keep = append(c.keep, content{text, like.private, like.of})
 	}
 	return nil
 }
 
-func (c *commit) target(w Write) ([]byte, entry, error) {
+func (c *commit) target(w Write) (content, entry, error) {
 	e := entry{Rel: w.Rel, Path: w.Path, Old: w.Old, New: w.New, Perm: w.Perm}
 	dir, base := split(w.Path)
 	fd, ok := c.dirs[dir]
 	if !ok {
 		var err error
 		if fd, err = openDir(dir); err != nil {
-			return nil, e, err
+			return content{}, e, err
 		}
 		c.dirs[dir] = fd
 	}
 	data, err := optional(readAt(fd, base, maxFile))
 	if err != nil {
-		return nil, e, &fs.PathError{Op: "read", Path: w.Path, Err: err}
+		return content{}, e, &fs.PathError{Op: "read", Path: w.Path, Err: err}
 	}
+	old := content{data: data}
 	var st unix.Stat_t
 	have := ""
 	if unix.Fstatat(fd, base, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 		have = Digest(data)
+		old.private, old.of = st.Mode&0o004 == 0, ids{int(st.Uid), int(st.Gid)}
 		e.Perm, e.Mtime = fs.FileMode(st.Mode&0o7777), st.Mtim.Nano()
-		c.dir.kept.mode &= st.Mode
-		c.dir.kept.private = c.dir.kept.private || (st.Mode&0o004 == 0 && st.Uid != c.dir.Owner())
 	}
 	if have != w.Old {
-		return nil, e, &ChangedError{w.Path}
+		return old, e, &ChangedError{w.Path}
 	}
-	return data, e, nil
+	return old, e, nil
 }
 
 // prepare brings everything the commit needs to the disk: the originals, the
@@ -133,7 +143,7 @@ func (c *commit) prepare() error {
 			return &CommitError{Path: w.Path, Step: "stage", Err: err}
 		}
 	}
-	if err := writeNew(d.fd, receiptName, c.receipt, &c.sync); err != nil {
+	if err := writeNew(d.fd, receiptName, c.receipt, 0o644, owner(d.fd), &c.sync); err != nil {
 		return &CommitError{Path: filepath.Join(d.root, Folder, receiptName), Step: "write", Err: err}
 	}
 	c.sync.add(d.fd)
@@ -184,13 +194,14 @@ func (c *commit) replace(w Write) error {
 	if err != nil {
 		return &CommitError{Path: w.Path, Step: "rename", Err: err}
 	}
-	return clearStale(w.Path, w.Stale)
+	return clearStale(w.Path, w.Stale, &c.sync)
 }
 
 // clearStale removes bytecode that would hide the change of a source. Its
 // directory is opened without following a link: whoever owns the install could
-// put one there that leads root somewhere else.
-func clearStale(path string, stale []string) error {
+// put one there that leads root somewhere else. s syncs it: what Python would run
+// unchecked must not come back when the power goes.
+func clearStale(path string, stale []string, s *syncs) error {
 	for _, p := range stale {
 		dir, base := split(p)
 		fd, err := openDir(dir)
@@ -198,8 +209,13 @@ func clearStale(path string, stale []string) error {
 			continue
 		}
 		if err == nil {
-			err = unlinkat(fd, base)
-			unix.Close(fd)
+			var st unix.Stat_t
+			there := unix.Fstatat(fd, base, &st, unix.AT_SYMLINK_NOFOLLOW) == nil
+			if err = unlinkat(fd, base); there && err == nil {
+				s.file(fd)
+			} else {
+				unix.Close(fd)
+			}
 		}
 		if err != nil {
 			return &CommitError{Path: path, Step: "remove stale bytecode " + p, Err: err}
@@ -212,6 +228,7 @@ func clearStale(path string, stale []string) error {
 // journal away.
 func (c *commit) finish() error {
 	d := c.dir
+	c.ending = true
 	if err := renameat(d.fd, receiptName+suffix, receiptName); err != nil {
 		return &CommitError{Path: filepath.Join(d.root, Folder, receiptName), Step: "rename", Err: err}
 	}
@@ -235,10 +252,18 @@ func (c *commit) abort(cause error) error {
 	}
 	c.sync.close()
 	unlinkat(c.dir.fd, receiptName+suffix) // the next command writes its own in its place
+	var err error
+	if c.ending {
+		err = c.dir.putReceiptBack(c.before)
+	}
 	if !c.began {
 		return ce
 	}
-	c.dir.putReceiptBack(c.before)
+	if err != nil {
+		// files must not go back under a receipt that says they are in place
+		ce.Touched, ce.Undone, ce.Journal, ce.Err = true, false, true, fmt.Errorf("%w (and then: %v)", ce.Err, err)
+		return ce
+	}
 	paths := make([]string, len(c.journal.Writes))
 	for i, e := range c.journal.Writes {
 		paths[i] = e.Path
@@ -254,25 +279,24 @@ func (c *commit) abort(cause error) error {
 }
 
 // putReceiptBack undoes the point of no return when the sync right after it
-// failed. If even that fails the journal is found with a new receipt: complete.
-func (d *Dir) putReceiptBack(before []byte) {
+// failed, on the disk as well: the journal may go only after that.
+func (d *Dir) putReceiptBack(before []byte) error {
 	now, err := d.Receipt()
 	if err != nil || string(now) == string(before) {
-		return
+		return err
 	}
 	if before == nil {
-		unlinkat(d.fd, receiptName)
-		return
+		err = unlinkat(d.fd, receiptName)
+	} else {
+		var s syncs
+		err = errors.Join(putAt(d.fd, receiptName, before, &s), s.wait())
 	}
-	var s syncs
-	defer s.close()
-	if putAt(d.fd, receiptName, before, &s) == nil {
-		s.wait()
-	}
+	return errors.Join(err, d.sync())
 }
 
 // Replace changes a single file of an install whose root is gone, and with it
-// the place for a journal: the rename alone makes it all or nothing.
+// the place for a journal: the rename alone makes it all or nothing. Bytecode
+// goes before it; without it the old source is compiled anew.
 func Replace(w Write) error {
 	if err := Replaceable(w.Path); err != nil {
 		return err
@@ -283,14 +307,40 @@ func Replace(w Write) error {
 		return err
 	}
 	defer unix.Close(fd)
-	if have, err := digestAt(fd, base); err != nil || have != w.Old {
+	old, err := readOld(fd, base)
+	if err != nil || old.New != w.Old {
 		return errors.Join(err, &ChangedError{w.Path})
 	}
-	if w.New == "" {
-		return errors.Join(unlinkat(fd, base), fsync(fd, w.Path))
+	var s syncs
+	defer s.close()
+	if err := clearStale(w.Path, w.Stale, &s); err != nil {
+		return err
 	}
-	if err := stageAndRename(fd, base, (&journal{ID: newID()}).staged(base), w); err != nil {
+	if err := replaceOne(fd, base, w); err != nil {
 		return &fs.PathError{Op: "replace", Path: w.Path, Err: err}
 	}
-	return errors.Join(clearStale(w.Path, w.Stale), fsync(fd, w.Path))
+	s.add(fd)
+	if err := s.wait(); err != nil {
+		back := errors.Join(replaceOne(fd, base, old), fsyncfd(fd))
+		return &CommitError{Path: w.Path, Step: "sync", Touched: true, Undone: back == nil, Err: err}
+	}
+	return nil
+}
+
+// readOld is how to write a file again as it is now.
+func readOld(fd int, base string) (Write, error) {
+	data, err := optional(readAt(fd, base, maxFile))
+	if err != nil || data == nil {
+		return Write{}, err
+	}
+	var st unix.Stat_t
+	err = unix.Fstatat(fd, base, &st, unix.AT_SYMLINK_NOFOLLOW)
+	return Write{New: Digest(data), Data: data, Perm: fs.FileMode(st.Mode & 0o7777), Mtime: time.Unix(0, st.Mtim.Nano())}, err
+}
+
+func replaceOne(fd int, base string, w Write) error {
+	if w.New == "" {
+		return unlinkat(fd, base)
+	}
+	return stageAndRename(fd, base, (&journal{ID: newID()}).staged(base), w)
 }

@@ -35,12 +35,6 @@ func openLock(dirfd int) (int, error) {
 	return fd, nil
 }
 
-// originals says who may read a content that is kept.
-type originals struct {
-	mode    uint32
-	private bool // the owner of the records could not read the file
-}
-
 // Owner is who the records belong to.
 func (d *Dir) Owner() uint32 {
 	var st unix.Stat_t

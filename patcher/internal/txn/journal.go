@@ -17,7 +17,8 @@ type journal struct {
 	ID      string    `json:"id"`
 	Command string    `json:"command"`
 	Started time.Time `json:"started"`
-	Receipt string    `json:"receipt"` // digest of the receipt that ends the commit
+	Receipt string    `json:"receipt"`        // digest of the receipt that ends the commit
+	Same    bool      `json:"same,omitempty"` // it is the one that was there before, and cannot tell
 	Writes  []entry   `json:"writes"`
 }
 

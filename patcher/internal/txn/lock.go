@@ -16,10 +16,9 @@ import (
 // Dir is the locked records of one root.
 type Dir struct {
 	root   string
-	rootfd int
-	fd     int
+	rootfd int // the root, opened once: what its name leads to may change
+	fd     int // .sgpatch in it
 	lock   int
-	kept   originals // of the commit at work
 }
 
 // Lock creates <root>/.sgpatch if need be and takes its lock, waiting at most
@@ -32,12 +31,15 @@ func Lock(ctx context.Context, root string, wait time.Duration) (*Dir, error) {
 		if err != nil || d != nil {
 			return d, err
 		}
+		if time.Now().After(deadline) {
+			return nil, &BusyError{Path: root, Wait: wait}
+		}
 	}
 }
 
 // lockOnce returns nil, nil if the folder was purged while it waited.
 func lockOnce(ctx context.Context, root string, deadline time.Time, wait time.Duration) (_ *Dir, err error) {
-	d := &Dir{root: root, rootfd: -1, fd: -1, lock: -1, kept: originals{mode: 0o644}}
+	d := &Dir{root: root, rootfd: -1, fd: -1, lock: -1}
 	good := false
 	defer func() {
 		if !good {

@@ -49,10 +49,18 @@ func (d *Dir) Recover(allow func(rel, path, old string) error) (Recovery, error)
 	if err != nil {
 		return Recovery{}, inFolder(d.root, err)
 	}
-	if receipt != nil && Digest(receipt) == j.Receipt {
+	if receipt != nil && Digest(receipt) == j.Receipt && (!j.Same || j.done()) {
 		return d.tidy(j)
 	}
 	return d.rollback(j, paths)
+}
+
+// done says whether every target has its new content.
+func (j *journal) done() bool {
+	return !slices.ContainsFunc(j.Writes, func(e entry) bool {
+		have, err := digestAt(unix.AT_FDCWD, e.Path)
+		return err != nil || have != e.New
+	})
 }
 
 // tidy ends a commit whose receipt is in place.

@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -126,9 +125,16 @@ func (d *Dir) Receipt() ([]byte, error) {
 	return optional(readAt(d.fd, receiptName, maxRecord))
 }
 
-// keepAll stores contents under their digests, for no more readers than the
-// narrowest of the files that they are from has.
-func (d *Dir) keepAll(contents [][]byte, s *syncs) error {
+// content is what is stored under its digest. That of a file which not everybody
+// could read belongs to the owner of the file, who alone can read it.
+type content struct {
+	data    []byte
+	private bool
+	of      ids
+}
+
+// keepAll stores contents under their digests.
+func (d *Dir) keepAll(contents []content, s *syncs) error {
 	if len(contents) == 0 {
 		return nil
 	}
@@ -136,22 +142,33 @@ func (d *Dir) keepAll(contents [][]byte, s *syncs) error {
 	if err != nil {
 		return err
 	}
-	s.file(odir)
-	for _, data := range contents {
-		name := Digest(data)
-		if fd, err := stored(odir, name); err == nil {
-			s.file(fd) // the command that put it there may have been killed before it was on disk
-			continue
-		}
-		if err := putFor(odir, name, data, d.kept, s); err != nil {
+	for _, c := range contents {
+		if err := keep(odir, c, s); err != nil {
+			unix.Close(odir)
 			return err
 		}
 	}
+	s.file(odir) // the last: s may wait and close before all names are in it
 	return nil
 }
 
-// stored opens a content that is there already, and checks it.
-func stored(odir int, name string) (int, error) {
+func keep(odir int, c content, s *syncs) error {
+	name := Digest(c.data)
+	if fd, err := kept(odir, name); err == nil {
+		s.file(fd) // the command that put it there may have been killed before it was on disk
+		return nil
+	}
+	if !c.private {
+		return putAt(odir, name, c.data, s)
+	}
+	if err := writeNew(odir, name, c.data, 0o600, c.of, s); err != nil {
+		return err
+	}
+	return place(odir, name)
+}
+
+// kept opens a content that is stored already, and checks it.
+func kept(odir int, name string) (int, error) {
 	if have, err := digestAt(odir, name); err != nil || have != name {
 		return -1, errors.Join(err, fs.ErrNotExist)
 	}
@@ -186,13 +203,13 @@ const suffix = ".new"
 // putAt replaces a record by rename. Its content is on disk when s has waited,
 // its name when the directory is synced as well.
 func putAt(dirfd int, name string, data []byte, s *syncs) error {
-	return putFor(dirfd, name, data, originals{mode: 0o644}, s)
-}
-
-func putFor(dirfd int, name string, data []byte, o originals, s *syncs) error {
-	if err := writeFor(dirfd, name, data, o, s); err != nil {
+	if err := writeNew(dirfd, name, data, 0o644, owner(dirfd), s); err != nil {
 		return err
 	}
+	return place(dirfd, name)
+}
+
+func place(dirfd int, name string) error {
 	if err := renameat(dirfd, name+suffix, name); err != nil {
 		return &fs.PathError{Op: "rename", Path: name, Err: err}
 	}
@@ -200,11 +217,7 @@ func putFor(dirfd int, name string, data []byte, o originals, s *syncs) error {
 }
 
 // writeNew writes a record under its name with the suffix.
-func writeNew(dirfd int, name string, data []byte, s *syncs) error {
-	return writeFor(dirfd, name, data, originals{mode: 0o644}, s)
-}
-
-func writeFor(dirfd int, name string, data []byte, o originals, s *syncs) error {
+func writeNew(dirfd int, name string, data []byte, mode uint32, own ids, s *syncs) error {
 	tmp := name + suffix
 	if err := unlinkat(dirfd, tmp); err != nil {
 		return &fs.PathError{Op: "unlink", Path: tmp, Err: err}
@@ -214,10 +227,8 @@ func writeFor(dirfd int, name string, data []byte, o originals, s *syncs) error 
 		return &fs.PathError{Op: "create", Path: tmp, Err: err}
 	}
 	s.file(fd)
-	if !o.private {
-		owner(dirfd).give(fd)
-	}
-	return errors.Join(writeAll(fd, data), chmodfd(fd, o.mode))
+	own.give(fd)
+	return errors.Join(writeAll(fd, data), chmodfd(fd, mode))
 }
 
 // ids is who a new file shall belong to.
@@ -235,29 +246,56 @@ func owner(dirfd int) ids {
 }
 
 func (o ids) give(fd int) {
-	if o.uid > 0 {
+	if o.uid > 0 && os.Geteuid() == 0 {
 		chownfd(fd, o.uid, o.gid) // of no consequence if the file system has no owners
 	}
 }
 
-// Purge takes the records away. The lock is held until Close. A root that is not
-// the locked one any more is left alone: a link may have taken its place.
+// Purge takes the records away. The lock is held until Close; it goes last, so
+// that nobody who finds none begins records of their own before all else is gone.
 func (d *Dir) Purge() error {
-	root, err := os.OpenRoot(d.root)
+	return act(call{op: "purge", dir: unix.AT_FDCWD, name: filepath.Join(d.root, Folder)}, func() error {
+		err := empty(d.fd, lockName)
+		if err == nil {
+			err = unix.Unlinkat(d.fd, lockName, 0)
+		}
+		if err == nil {
+			err = unix.Unlinkat(d.rootfd, Folder, unix.AT_REMOVEDIR)
+		}
+		if errors.Is(err, unix.ENOTEMPTY) {
+			return nil // another command begins
+		}
+		return err
+	})
+}
+
+// empty removes what is in a directory but for one name; no link is followed.
+func empty(dir int, but string) error {
+	fd, err := unix.Openat(dir, ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
-	defer root.Close()
-	var held unix.Stat_t
-	st, err := root.Stat(".")
-	if err == nil {
-		err = unix.Fstat(d.rootfd, &held)
+	f := os.NewFile(uintptr(fd), ".")
+	defer f.Close()
+	names, err := f.Readdirnames(-1)
+	for _, name := range names {
+		if name == but {
+			continue
+		}
+		e := unix.Unlinkat(dir, name, 0)
+		if errors.Is(e, unix.EISDIR) || errors.Is(e, unix.EPERM) {
+			e = emptyAndRemove(dir, name)
+		}
+		err = errors.Join(err, e)
 	}
+	return err
+}
+
+func emptyAndRemove(dir int, name string) error {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|nofollow, 0)
 	if err != nil {
 		return err
 	}
-	if now := st.Sys().(*syscall.Stat_t); now.Ino != held.Ino || uint64(now.Dev) != uint64(held.Dev) {
-		return &ChangedError{d.root}
-	}
-	return purge(root, d.root)
+	defer unix.Close(fd)
+	return errors.Join(empty(fd, ""), unix.Unlinkat(dir, name, unix.AT_REMOVEDIR))
 }

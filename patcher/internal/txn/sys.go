@@ -2,8 +2,6 @@ package txn
 
 import (
 	"errors"
-	"os"
-	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -127,9 +125,4 @@ func utimes(fd int, ts []unix.Timespec) error {
 
 func flockfd(fd, how int) error {
 	return act(call{op: "lock", fd: fd}, func() error { return unix.Flock(fd, how) })
-}
-
-// purge removes the folder of the records; links are not followed.
-func purge(root *os.Root, path string) error {
-	return act(call{op: "purge", dir: unix.AT_FDCWD, name: filepath.Join(path, Folder)}, func() error { return root.RemoveAll(Folder) })
 }

@@ -66,6 +66,8 @@ func (e *CommitError) Error() string {
 		s += "; nothing was changed"
 	case e.Undone:
 		s += "; everything was put back"
+	case !e.Journal:
+		return s + "; it could not be put back"
 	default:
 		return s + "; it could not all be put back, the journal stays"
 	}
