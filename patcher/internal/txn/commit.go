@@ -31,7 +31,7 @@ func (d *Dir) Commit(command string, writes []Write, keep [][]byte, receipt []by
 
 func newCommit(d *Dir, command string, writes []Write, keep [][]byte, receipt []byte) *commit {
 	j := &journal{Schema: 1, ID: newID(), Command: command, Started: time.Now().UTC(), Receipt: Digest(receipt)}
-	return &commit{dir: d, journal: j, writes: writes, variants: keep, receipt: receipt, dirs: map[string]int{}}
+	return &commit{dir: d, journal: j, writes: writes, variants: keep, receipt: receipt, dirs: map[string]int{}, narrowest: 0o644}
 }
 
 func newID() string {
@@ -49,7 +49,9 @@ type commit struct {
 	dirs     map[string]int // open directories of the targets
 	sync     syncs
 	began    bool // there may be a journal
-	ending   bool // the receipt may be the new one
+
+	narrowest uint32 // of the modes of the targets: nothing is stored for more people than any of them
+	ending    bool   // the receipt may be the new one
 }
 
 func (c *commit) close() {
@@ -85,7 +87,10 @@ func (c *commit) look() error {
 		c.journal.Writes = append(c.journal.Writes, e)
 	}
 	for _, text := range c.variants {
-		c.keep = append(c.keep, content{text, like.private, like.of})
+		c.keep = append(c.keep, content{data: text, private: like.private, of: like.of})
+	}
+	for i := range c.keep {
+		c.keep[i].mode = c.narrowest
 	}
 	return nil
 }
@@ -110,6 +115,7 @@ func (c *commit) target(w Write) (content, entry, error) {
 	have := ""
 	if unix.Fstatat(fd, base, &st, unix.AT_SYMLINK_NOFOLLOW) == nil {
 		have = Digest(data)
+		c.narrowest &= st.Mode
 		old.private, old.of = st.Mode&0o004 == 0, ids{int(st.Uid), int(st.Gid)}
 		e.Perm, e.Mtime = fs.FileMode(st.Mode&0o7777), st.Mtim.Nano()
 	}

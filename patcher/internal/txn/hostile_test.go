@@ -33,7 +33,7 @@ func TestStoreSwapped(t *testing.T) {
 	}()
 	for stop := time.Now().Add(300 * time.Millisecond); time.Now().Before(stop); {
 		var s syncs
-		d.keepAll([]content{{data: []byte("x")}}, &s)
+		d.keepAll([]content{{data: []byte("x"), mode: 0o644}}, &s)
 		s.close()
 		os.RemoveAll(store)
 	}

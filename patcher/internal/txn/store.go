@@ -129,6 +129,7 @@ func (d *Dir) Receipt() ([]byte, error) {
 // could read belongs to the owner of the file, who alone can read it.
 type content struct {
 	data    []byte
+	mode    uint32
 	private bool
 	of      ids
 }
@@ -158,10 +159,11 @@ func keep(odir int, c content, s *syncs) error {
 		s.file(fd) // the command that put it there may have been killed before it was on disk
 		return nil
 	}
-	if !c.private {
-		return putAt(odir, name, c.data, s)
+	mode, of := c.mode, owner(odir)
+	if c.private {
+		mode, of = mode&0o600, c.of
 	}
-	if err := writeNew(odir, name, c.data, 0o600, c.of, s); err != nil {
+	if err := writeNew(odir, name, c.data, mode, of, s); err != nil {
 		return err
 	}
 	return place(odir, name)

@@ -220,7 +220,7 @@ func begun(t *testing.T, d *Dir, w *world) *commit {
 func store(t *testing.T, d *Dir, data string) {
 	t.Helper()
 	var s syncs
-	if err := errors.Join(d.keepAll([]content{{data: []byte(data)}}, &s), s.wait()); err != nil {
+	if err := errors.Join(d.keepAll([]content{{data: []byte(data), mode: 0o644}}, &s), s.wait()); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -622,7 +622,7 @@ func TestLockIsForAll(t *testing.T) {
 }
 
 // TestPrivateOriginals: what only its owner could read, nobody else can read in
-// the records.
+// the records; and nothing there is for more people than any file of the commit.
 func TestPrivateOriginals(t *testing.T) {
 	w := newWorld(t)
 	if err := os.Chmod(w.path("b.py"), 0o640); err != nil {
@@ -632,7 +632,7 @@ func TestPrivateOriginals(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range w.writes[:2] {
-		want := map[string]fs.FileMode{"a.py": 0o644, "b.py": 0o600}[c.Rel]
+		want := map[string]fs.FileMode{"a.py": 0o640, "b.py": 0o600}[c.Rel]
 		if st, err := os.Stat(filepath.Join(w.root, Folder, objectsName, c.Old)); err != nil || st.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v", c.Rel, st.Mode(), err)
 		}
