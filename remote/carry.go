@@ -94,7 +94,7 @@ func (d *Dialer) bring(ctx context.Context, l link, p *program) error {
 			io.Copy(proc.stdin, bytes.NewReader(p.data))
 			proc.stdin.Close()
 		}()
-		c := &conversation{process: proc, out: bufio.NewReader(proc.stdout)}
+		c := &conversation{process: proc, out: newReader(proc.stdout)}
 		err = c.listen(nonce)
 		stop()
 		c.stop()
@@ -124,7 +124,7 @@ func start(ctx context.Context, l link, nonce, line string) (*conversation, erro
 	if err != nil {
 		return nil, err
 	}
-	c := &conversation{process: proc, out: bufio.NewReader(proc.stdout)}
+	c := &conversation{process: proc, out: newReader(proc.stdout)}
 	late := time.AfterFunc(firstWord, proc.kill)
 	stop := context.AfterFunc(ctx, proc.kill)
 	err = c.listen(nonce)
@@ -217,3 +217,5 @@ func (c *conversation) converse(ctx context.Context, request []byte) (Answer, er
 	}
 	return Answer{output, exit}, nil
 }
+
+func newReader(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, 64<<10) }

@@ -73,7 +73,7 @@ func (d *Dialer) try(c *clock, h host) (l *sshLink, dropped bool, err error) {
 	for i, hop := range append(slices.Clone(h.jumps), h) {
 		conn, err := l.next(c, hop.dial())
 		if err != nil {
-			return l, false, hint(hop.says(), "%s: %w", hop.dial(), err)
+			return l, false, hint(hop.says(), "%s: %w", hop.dial(), reason(err))
 		}
 		if i == 0 { // all else goes through it: a channel alone cannot be closed if its carrier is dead
 			stop := c.onEnd(func() { conn.Close() })
@@ -207,4 +207,13 @@ func (l *sshLink) start(line string) (*process, error) {
 		return 0, err
 	}
 	return p, nil
+}
+
+// reason leaves out what the message says already.
+func reason(err error) error {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Err != nil {
+		return op.Err
+	}
+	return err
 }

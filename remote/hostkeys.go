@@ -22,6 +22,13 @@ var keyAlgorithms = []string{
 	ssh.KeyAlgoSKED25519, ssh.KeyAlgoSKECDSA256, ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256,
 }
 
+// certificateAlgorithms are asked for where an authority is known, and not
+// elsewhere: the key behind a certificate may be known while its authority is not.
+var certificateAlgorithms = []string{
+	ssh.CertAlgoED25519v01, ssh.CertAlgoECDSA256v01, ssh.CertAlgoECDSA384v01, ssh.CertAlgoECDSA521v01,
+	ssh.CertAlgoSKED25519v01, ssh.CertAlgoSKECDSA256v01, ssh.CertAlgoRSASHA512v01, ssh.CertAlgoRSASHA256v01,
+}
+
 // checker proves one host by its key.
 type checker struct {
 	host   host
@@ -72,17 +79,27 @@ func (c *checker) algorithms() []string {
 
 func (c *checker) known() []string {
 	var all []string
-	for _, place := range c.places() {
-		all = append(all, c.db.HostKeyAlgorithms(place)...)
-	}
-	all = append(all, keyAlgorithms...)
-	some := make([]string, 0, len(all))
-	for _, a := range all {
-		if !slices.Contains(some, a) && a != ssh.KeyAlgoRSA && a != ssh.CertAlgoRSAv01 && !strings.HasPrefix(a, "ssh-dss") { // SHA-1
-			some = append(some, a)
+	add := func(kinds ...string) {
+		for _, a := range kinds {
+			if !slices.Contains(all, a) {
+				all = append(all, a)
+			}
 		}
 	}
-	return some
+	for _, place := range c.places() {
+		for _, key := range c.db.HostKeys(place) {
+			switch {
+			case key.Cert: // an authority signs keys of any kind
+				add(certificateAlgorithms...)
+			case key.Type() == ssh.KeyAlgoRSA:
+				add(ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256)
+			case slices.Contains(keyAlgorithms, key.Type()):
+				add(key.Type())
+			}
+		}
+	}
+	add(keyAlgorithms...)
+	return all
 }
 
 // algorithmList reads HostKeyAlgorithms: a list, or a change of the usual one.
@@ -113,6 +130,7 @@ func (c *checker) check(_ string, remote net.Addr, key ssh.PublicKey) error {
 
 func (c *checker) judge(key ssh.PublicKey) error {
 	var known []xknownhosts.KnownKey
+	var bad error // a certificate: expired, for another host, by another authority
 	for _, place := range c.places() {
 		err := c.db.HostKeyCallback()(place, &net.TCPAddr{IP: net.IPv4zero}, key)
 		var (
@@ -126,9 +144,12 @@ func (c *checker) judge(key ssh.PublicKey) error {
 			return hint("do not connect to it; ask whoever put that line there", "the key of %s is revoked: %s:%d (%s)", c.host.lookup(), revoked.Revoked.Filename, revoked.Revoked.Line, ssh.FingerprintSHA256(key))
 		case errors.As(err, &unknown):
 			known = append(known, unknown.Want...)
-		default: // a certificate: expired, for another host, by another authority
-			return hint(c.howToCheck(key), "the certificate of %s is not good: %s", c.host.lookup(), strings.TrimPrefix(err.Error(), "ssh: "))
+		case bad == nil || !strings.Contains(err.Error(), "no authorities"):
+			bad = err
 		}
+	}
+	if bad != nil {
+		return hint(c.howToCheck(key), "the certificate of %s is not good: %s", c.host.lookup(), strings.TrimPrefix(bad.Error(), "ssh: "))
 	}
 	if len(known) > 0 {
 		k := known[0]
