@@ -179,15 +179,3 @@ func TestTargets(t *testing.T) {
 		}
 	}
 }
-
-func FuzzParseLine(f *testing.F) {
-	for _, s := range []string{"Host a b", "User='x y'", "Port = 2 # c", `IdentityFile "a\"b"`, "Match host a exec \"x\"", "Host"} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, s string) {
-		d, err := parseLine(s)
-		if err == nil && d.key == "" && len(d.args) > 0 {
-			t.Errorf("%q: %+v", s, d)
-		}
-	})
-}
