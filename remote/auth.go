@@ -49,13 +49,10 @@ func (c *credentials) signers() ([]ssh.Signer, error) {
 	}
 	var keys, files []ssh.Signer
 	for _, f := range c.host.keys {
-		s, err := c.fromFile(f)
-		if err != nil {
-			c.miss(f, err)
-			continue
-		}
-		if a := find(held, s.PublicKey()); a != nil {
+		if a := heldBy(held, f.path); a != nil {
 			keys = append(keys, a)
+		} else if s, err := c.fromFile(f); err != nil {
+			c.miss(f, err)
 		} else {
 			files = append(files, s)
 		}
@@ -105,6 +102,31 @@ func find(all []ssh.Signer, key ssh.PublicKey) ssh.Signer {
 	for _, s := range all {
 		if bytes.Equal(s.PublicKey().Marshal(), want) {
 			return s
+		}
+	}
+	return nil
+}
+
+// heldBy finds the agent's key for a file, which may be a public half, or a
+// private one whose passphrase then nobody needs.
+func heldBy(agent []ssh.Signer, path string) ssh.Signer {
+	if len(agent) == 0 {
+		return nil
+	}
+	for _, p := range []string{path, path + ".pub"} {
+		text, err := os.ReadFile(p)
+		if err != nil {
+			continue
+		}
+		key, _, _, _, err := ssh.ParseAuthorizedKey(text)
+		if err == nil {
+			return find(agent, key)
+		}
+		var locked *ssh.PassphraseMissingError
+		if s, err := ssh.ParsePrivateKey(text); err == nil {
+			return find(agent, s.PublicKey())
+		} else if errors.As(err, &locked) && locked.PublicKey != nil {
+			return find(agent, locked.PublicKey)
 		}
 	}
 	return nil

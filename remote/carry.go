@@ -85,6 +85,7 @@ func (d *Dialer) begin(ctx context.Context, l link, p *program) (*conversation, 
 func (d *Dialer) bring(ctx context.Context, l link, p *program) error {
 	for range 2 {
 		nonce := rand.Text()
+		open := context.AfterFunc(ctx, l.close)
 		proc, err := l.start(shellLine(uploadScript, nonce, p.digest, p.machines, strconv.Itoa(len(p.data))))
 		if err != nil {
 			return err
@@ -97,6 +98,7 @@ func (d *Dialer) bring(ctx context.Context, l link, p *program) error {
 		c := &conversation{process: proc, out: newReader(proc.stdout)}
 		err = c.listen(nonce)
 		stop()
+		open()
 		c.stop()
 		switch {
 		case ctx.Err() != nil:
@@ -119,23 +121,27 @@ type conversation struct {
 	word, rest string
 }
 
+var errSilent = fmt.Errorf("its shell said nothing for %s", firstWord)
+
+// start starts a command and waits for its word. Neither a host that opens no
+// session nor a shell that hangs holds us longer than firstWord.
 func start(ctx context.Context, l link, nonce, line string) (*conversation, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, firstWord, errSilent)
+	defer cancel()
+	open := context.AfterFunc(ctx, l.close)
 	proc, err := l.start(line)
 	if err != nil {
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
 		return nil, err
 	}
 	c := &conversation{process: proc, out: newReader(proc.stdout)}
-	late := time.AfterFunc(firstWord, proc.kill)
-	stop := context.AfterFunc(ctx, proc.kill)
+	running := context.AfterFunc(ctx, proc.kill)
 	err = c.listen(nonce)
-	intime, running := late.Stop(), stop()
-	switch {
-	case !running:
+	if r, o := running(), open(); !r || !o {
 		c.stop()
-		return nil, ctx.Err()
-	case !intime:
-		c.stop()
-		return nil, fmt.Errorf("its shell said nothing for %s", firstWord)
+		return nil, context.Cause(ctx)
 	}
 	return c, err
 }

@@ -96,7 +96,7 @@ func (l *commandLink) start(line string) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--ssh-command %s: %w", l.argv[0], err)
 	}
-	p.kill = func() { syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	p.kill = func() { cmd.Process.Signal(syscall.SIGTERM) }
 	p.wait = func() (int, error) {
 		err := cmd.Wait()
 		var exit *exec.ExitError

@@ -212,6 +212,13 @@ func TestCredentials(t *testing.T) {
 		t.Setenv("SSH_AUTH_SOCK", "")
 		sshd.Write(t, home+"/.ssh/config", "IdentityAgent "+sock+"\n")
 		must(t, dialer(), s.Name())
+		// what the agent has, nobody is asked for: by its public half, or locked
+		sshd.Write(t, home+"/.ssh/config", "IdentityAgent "+sock+"\nIdentitiesOnly yes\nIdentityFile "+client+".pub\n")
+		must(t, dialer(), s.Name())
+		sshd.Write(t, home+"/.ssh/id_ed25519", sshd.Read(t, client))
+		sshd.Tool(t, "ssh-keygen", "-q", "-p", "-P", "", "-N", "open sesame", "-f", home+"/.ssh/id_ed25519")
+		sshd.Write(t, home+"/.ssh/config", "IdentityAgent "+sock+"\nIdentitiesOnly yes\n")
+		must(t, dialer(), s.Name())
 	})
 	t.Run("certificate", func(t *testing.T) {
 		home := s.Home(t, known)

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path"
+	"slices"
 	"syscall"
 
 	"github.com/spf13/pflag"
@@ -125,9 +126,23 @@ func (q farRequest) execute(ctx context.Context) *Report {
 
 // request makes the command line that the hosts get, and packs --patches.
 func (o *options) request() ([]byte, error) {
-	q := farRequest{Argv: []string{o.command.name}}
+	if _, _, err := o.loadSets(); err != nil { // what is wrong with them is said here, once
+		return nil, err
+	}
+	return o.pack(o.command.name, o.given(func(name string) bool { return !stayHere(name) }), o.args)
+}
+
+// requestFor is another command on the same install.
+func (o *options) requestFor(command string, args []string) ([]byte, error) {
+	common := pflag.NewFlagSet("", pflag.ContinueOnError)
+	commonFlags(common, &options{})
+	return o.pack(command, o.given(func(name string) bool { return !stayHere(name) && common.Lookup(name) != nil }), args)
+}
+
+// given lists the flags of the line that are wanted.
+func (o *options) given(wanted func(name string) bool) (all []string) {
 	o.flags.Visit(func(f *pflag.Flag) {
-		if stayHere(f.Name) {
+		if !wanted(f.Name) {
 			return
 		}
 		values := []string{f.Value.String()}
@@ -135,13 +150,14 @@ func (o *options) request() ([]byte, error) {
 			values = list.GetSlice()
 		}
 		for _, v := range values {
-			q.Argv = append(q.Argv, "--"+f.Name+"="+v)
+			all = append(all, "--"+f.Name+"="+v)
 		}
 	})
-	q.Argv = append(q.Argv, o.args...)
-	if _, _, err := o.loadSets(); err != nil { // what is wrong with them is said here, once
-		return nil, err
-	}
+	return all
+}
+
+func (o *options) pack(command string, flags, args []string) ([]byte, error) {
+	q := farRequest{Argv: slices.Concat([]string{command}, flags, args)}
 	for _, dir := range o.patches {
 		c, err := carry(dir)
 		if err != nil {

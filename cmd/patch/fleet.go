@@ -28,6 +28,8 @@ type fleet struct {
 
 	mu       sync.Mutex
 	reports  []*Report
+	before   map[string][]string // --revert-on-failure: the sets that were in place on a host
+	held     bool                // nothing is printed yet
 	printed  int
 	asking   []string
 	progress *progress
@@ -69,9 +71,15 @@ func (o *options) dialer(tty *terminal) *remote.Dialer {
 
 // run asks the canaries, then the others.
 func (f *fleet) run(ctx context.Context) {
+	f.held = f.o.fleet.takeBack && !f.o.dry
 	first := min(f.o.fleet.canary, len(f.names))
 	f.batch(ctx, 0, first)
 	f.batch(ctx, first, len(f.names))
+	if f.held {
+		f.takeBack(ctx)
+		f.held = false
+		f.printReady()
+	}
 }
 
 func (f *fleet) batch(ctx context.Context, from, to int) {
@@ -122,8 +130,17 @@ func (f *fleet) notStarted(i int, bad string) *Report {
 
 // ask has one host do it.
 func (f *fleet) ask(ctx context.Context, i int) *Report {
+	if f.held {
+		if r := f.lookBefore(ctx, i); r.Exit == exitUnreached || r.Exit == exitInterrupted {
+			return r
+		}
+	}
+	return f.send(ctx, i, f.request)
+}
+
+func (f *fleet) send(ctx context.Context, i int, request []byte) *Report {
 	r := f.newReport(i)
-	a, err := f.dialer.Run(ctx, f.names[i], f.request)
+	a, err := f.dialer.Run(ctx, f.names[i], request)
 	if err != nil {
 		if errors.Is(err, context.Canceled) {
 			err = errInterrupted
@@ -132,7 +149,7 @@ func (f *fleet) ask(ctx context.Context, i int) *Report {
 		return r
 	}
 	var answer farAnswer
-	if err := json.Unmarshal(a.Output, &answer); err != nil || answer.Report == nil || answer.Report.Command != r.Command {
+	if err := json.Unmarshal(a.Output, &answer); err != nil || answer.Report == nil {
 		r.fail(&remote.Error{Host: f.names[i], Err: fmt.Errorf("what it answered is not a report (its exit status is %d)", a.Exit), Hint: here("sgpatch status", f.names[i])})
 		return r
 	}
@@ -166,12 +183,16 @@ func (f *fleet) finish(i int, r *Report) {
 	defer f.mu.Unlock()
 	f.reports[i] = r
 	f.asking = slices.DeleteFunc(f.asking, func(n string) bool { return n == f.names[i] })
-	for f.printed < len(f.reports) && f.reports[f.printed] != nil {
+	f.printReady()
+	f.show()
+}
+
+func (f *fleet) printReady() {
+	for !f.held && f.printed < len(f.reports) && f.reports[f.printed] != nil {
 		f.progress.clear()
 		f.print(f.reports[f.printed])
 		f.printed++
 	}
-	f.show()
 }
 
 func (f *fleet) print(r *Report) {

@@ -181,6 +181,31 @@ func TestFleetStops(t *testing.T) {
 	l.want("status --root ROOT --host gpu-3 --hosts "+file, "gpu-3:0 gpu-1:0 gpu-2:0")
 }
 
+// TestFleetTakesBack: what this run applied goes, what was there before stays.
+func TestFleetTakesBack(t *testing.T) {
+	l := newLab(t)
+	before, err := snapshot.Of(l.root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hosts := " --root ROOT --parallel 1 --host gpu-1 --host dead-1 --host gpu-2"
+	r := l.want("apply --revert-on-failure --reason why"+hosts, "gpu-1:5 dead-1:4 gpu-2:3")
+	if len(r) == 3 && (r[0].Command != "apply" || !strings.Contains(r[0].Error, "dead-1 failed")) {
+		t.Errorf("%+v", r[0])
+	}
+	l.want("revert --purge --root ROOT --host gpu-1", "gpu-1:0")
+	after, err := snapshot.Of(l.root)
+	if d := snapshot.Differ(before, after); err != nil || len(d) > 0 {
+		t.Errorf("%v %v", err, d)
+	}
+	l.want("apply nccl-pcie --root ROOT --host gpu-1", "gpu-1:0")
+	l.want("apply --revert-on-failure force-custom-ar-pcie nccl-pcie"+hosts, "gpu-1:5 dead-1:4 gpu-2:3")
+	l.want("verify nccl-pcie --root ROOT --host gpu-1", "gpu-1:0")
+	l.want("verify force-custom-ar-pcie --root ROOT --host gpu-1", "gpu-1:1")
+	l.want("apply --revert-on-failure nccl-pcie --env NCCL_PROTO=Simple"+hosts, "gpu-1:0 dead-1:4 gpu-2:3")
+	l.want("apply --revert-on-failure --root ROOT --host gpu-1", "gpu-1:0")
+}
+
 // TestFleetUsage: what is wrong with the line is said before anybody is asked.
 func TestFleetUsage(t *testing.T) {
 	dir := t.TempDir()

@@ -26,6 +26,7 @@ type fleetOptions struct {
 	acceptNew      bool
 	canary         int
 	keepGoing      bool
+	takeBack       bool
 }
 
 func hostFlags(f *pflag.FlagSet, o *options) {
@@ -43,6 +44,7 @@ func hostFlags(f *pflag.FlagSet, o *options) {
 func fleetFlags(f *pflag.FlagSet, o *options) {
 	f.IntVar(&o.fleet.canary, "canary", 0, "with --host: the first `N` hosts alone, then the others if all went well")
 	f.BoolVar(&o.fleet.keepGoing, "keep-going", false, "with --host: go on to further hosts after a failure")
+	f.BoolVar(&o.fleet.takeBack, "revert-on-failure", false, "with --host: after a failure take back what this run applied")
 }
 
 // stayHere reports whether a flag is for this machine and not for the hosts.
@@ -77,6 +79,8 @@ func (o *options) validateFleet() error {
 		return usagef("--connect-timeout %s: a time to wait is not negative", o.fleet.connectTimeout)
 	case o.flags.Changed("canary") && o.fleet.canary < 1:
 		return usagef("--canary %d: at least one", o.fleet.canary)
+	case o.fleet.takeBack && o.fleet.keepGoing:
+		return usagef("--revert-on-failure and --keep-going exclude each other")
 	case o.flags.Changed("ssh-command") && len(strings.Fields(o.fleet.sshCommand)) == 0:
 		return usagef("--ssh-command is empty")
 	}
