@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -380,12 +381,48 @@ func TestCarry(t *testing.T) {
 
 func must2(b []byte, err error) []byte { return b }
 
+// TestOtherMachine: another kind of machine gets the binary that lies beside ours.
+func TestOtherMachine(t *testing.T) {
+	s := sshd.New(t, `ForceCommand PATH=DIR/bin:$PATH; export PATH; eval "$SSH_ORIGINAL_COMMAND"`)
+	s.Home(t, s.Known(t, "ed25519"))
+	other, kind := "arm64", "aarch64"
+	if runtime.GOARCH == "arm64" {
+		other, kind = "amd64", "x86_64"
+	}
+	sshd.Write(t, s.Dir+"/bin/uname", "#!/bin/sh\nif [ \"$1\" = -m ]; then echo "+kind+"; else echo Linux; fi\n")
+	os.Chmod(s.Dir+"/bin/uname", 0o700)
+	mustNot(t, dialer(), s.Name(), "it is Linux/"+kind, "sgpatch-linux-"+other)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	beside := filepath.Join(filepath.Dir(exe), "sgpatch-linux-"+other)
+	sshd.Write(t, beside, sshd.Read(t, exe)+"more")
+	defer os.Remove(beside)
+	must(t, dialer(), s.Name())
+}
+
 // TestShells: what stands on the command line is one word for any shell, and
 // what start-up files print is passed over.
 func TestShells(t *testing.T) {
 	for _, script := range []string{startScript, uploadScript} {
 		if i := strings.IndexAny(script, "'\\\n!"); i >= 0 {
 			t.Errorf("%q has %q, which some shells read otherwise", script[max(0, i-10):i+1], script[i])
+		}
+	}
+	for _, shell := range []string{"sh", "bash", "dash", "zsh", "ksh", "mksh", "tcsh", "fish", "busybox"} {
+		path, err := exec.LookPath(shell)
+		if err != nil {
+			continue
+		}
+		argv := []string{"-c", shellLine(startScript, "n", "d", strings.Join(machines(runtime.GOOS, runtime.GOARCH), " "), "no", "x")}
+		if shell == "busybox" {
+			argv = append([]string{"sh"}, argv...)
+		}
+		cmd := exec.Command(path, argv...)
+		cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
+		if out, err := cmd.CombinedOutput(); err != nil || string(out) != "sgpatch-n missing\n" {
+			t.Errorf("%s: %v: %s", shell, err, out)
 		}
 	}
 	s := sshd.New(t, `ForceCommand echo "sgpatch-x hello there"; yes | head -n 1000; eval "$SSH_ORIGINAL_COMMAND"`)
