@@ -28,14 +28,14 @@ type credentials struct {
 	d      *Dialer
 	host   host
 	clock  *clock
-	agent  net.Conn
+	leave  func()   // the agent
 	tried  []string // for the message if none is accepted
 	missed []string // why others were not offered
 }
 
 func (c *credentials) close() {
-	if c.agent != nil {
-		c.agent.Close()
+	if c.leave != nil {
+		c.leave()
 	}
 }
 
@@ -77,9 +77,8 @@ func (c *credentials) fromAgent() ([]ssh.Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.agent = conn
-	stop := c.clock.onEnd(func() { conn.Close() })
-	defer stop()
+	stop := c.clock.onEnd(func() { conn.Close() }) // one that waits for a person's consent, too
+	c.leave = func() { stop(); conn.Close() }
 	return agent.NewClient(conn).Signers()
 }
 

@@ -216,7 +216,7 @@ func (c *conversation) converse(ctx context.Context, request []byte) (Answer, er
 		err = werr
 	}
 	if err != nil {
-		return Answer{Output: output}, hint("ask what it did: sgpatch status", "the connection was lost while it worked: %w", err)
+		return Answer{Output: output}, hint("sgpatch status", "the connection was lost while it worked, and nobody heard what it did: %w", err)
 	}
 	if len(output) == 0 {
 		return Answer{}, c.silence(exit, nil)

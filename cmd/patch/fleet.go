@@ -49,9 +49,7 @@ func (o *options) runFleet(stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), stopSignals...)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second interrupt does not wait for anybody
-	tty := &terminal{}
-	defer tty.restore()
-	f := &fleet{o: o, dialer: o.dialer(tty), request: request, names: names, stdout: stdout, stderr: stderr, reports: make([]*Report, len(names)), progress: o.progressOn(stderr)}
+	f := &fleet{o: o, dialer: o.dialer(terminal{ctx}), request: request, names: names, stdout: stdout, stderr: stderr, reports: make([]*Report, len(names)), progress: o.progressOn(stderr)}
 	f.run(ctx)
 	f.progress.clear()
 	f.summary()
@@ -62,7 +60,7 @@ func (o *options) runFleet(stdout, stderr io.Writer) int {
 	return code
 }
 
-func (o *options) dialer(tty *terminal) *remote.Dialer {
+func (o *options) dialer(tty terminal) *remote.Dialer {
 	return &remote.Dialer{
 		Config: o.fleet.sshConfig, Command: strings.Fields(o.fleet.sshCommand), Timeout: o.fleet.connectTimeout,
 		Become: o.fleet.become, AcceptNew: o.fleet.acceptNew, Verb: farVerb, Ask: tty.asker(), Record: patcher.Record,
@@ -141,19 +139,17 @@ func (f *fleet) ask(ctx context.Context, i int) *Report {
 func (f *fleet) send(ctx context.Context, i int, request []byte) *Report {
 	r := f.newReport(i)
 	a, err := f.dialer.Run(ctx, f.names[i], request)
-	if err != nil {
-		if errors.Is(err, context.Canceled) {
-			err = errInterrupted
-		}
-		r.fail(err)
-		return r
-	}
 	var answer farAnswer
-	if err := json.Unmarshal(a.Output, &answer); err != nil || answer.Report == nil {
-		r.fail(&remote.Error{Host: f.names[i], Err: fmt.Errorf("what it answered is not a report (its exit status is %d)", a.Exit), Hint: here("sgpatch status", f.names[i])})
-		return r
+	switch {
+	case errors.Is(err, context.Canceled):
+		r.fail(errInterrupted)
+	case err != nil:
+		r.fail(err)
+	case json.Unmarshal(a.Output, &answer) != nil || answer.Report == nil:
+		r.fail(&remote.Error{Host: f.names[i], Err: fmt.Errorf("what it answered is not a report (its exit status is %d)", a.Exit), Hint: "sgpatch status"})
+	default:
+		r = answer.unpack()
 	}
-	r = answer.unpack()
 	r.Host = f.names[i]
 	r.Hint = here(r.Hint, r.Host)
 	for i := range r.Findings {

@@ -1,22 +1,19 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
-	"sync"
 
 	"golang.org/x/term"
 )
 
-// terminal asks the person for a passphrase, if there is one.
-type terminal struct {
-	mu    sync.Mutex
-	fd    int
-	state *term.State // while it does not echo
-}
+// terminal asks the person for a passphrase, if there is one. When ctx ends, it
+// does not wait for an answer.
+type terminal struct{ ctx context.Context }
 
 // asker is nil if there is no terminal to ask on.
-func (t *terminal) asker() func(string) ([]byte, error) {
+func (t terminal) asker() func(string) ([]byte, error) {
 	tty, err := os.Open("/dev/tty")
 	if err != nil {
 		return nil
@@ -25,37 +22,36 @@ func (t *terminal) asker() func(string) ([]byte, error) {
 	return t.ask
 }
 
-func (t *terminal) ask(prompt string) ([]byte, error) {
+func (t terminal) ask(prompt string) ([]byte, error) {
+	if err := t.ctx.Err(); err != nil {
+		return nil, err
+	}
 	tty, err := os.Open("/dev/tty")
 	if err != nil {
 		return nil, err
 	}
-	defer tty.Close()
 	fd := int(tty.Fd())
 	state, err := term.GetState(fd)
 	if err != nil {
 		return nil, err
 	}
-	t.set(fd, state)
-	defer t.set(0, nil)
 	fmt.Fprint(os.Stderr, "\r\x1b[K"+prompt)
-	phrase, err := term.ReadPassword(fd)
-	fmt.Fprintln(os.Stderr)
-	return phrase, err
-}
-
-func (t *terminal) set(fd int, state *term.State) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.fd, t.state = fd, state
-}
-
-// restore gives the terminal its echo back, if an interrupt came while a
-// person was typing.
-func (t *terminal) restore() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.state != nil {
-		term.Restore(t.fd, t.state)
+	defer fmt.Fprintln(os.Stderr)
+	type answer struct {
+		phrase []byte
+		err    error
+	}
+	typed := make(chan answer, 1)
+	go func() {
+		phrase, err := term.ReadPassword(fd)
+		typed <- answer{phrase, err}
+		tty.Close()
+	}()
+	select {
+	case a := <-typed:
+		return a.phrase, a.err
+	case <-t.ctx.Done():
+		term.Restore(fd, state) // it does not echo while it reads
+		return nil, t.ctx.Err()
 	}
 }
