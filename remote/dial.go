@@ -15,11 +15,10 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// A host that answers none of lostAfter keepalives in a row is gone.
-const (
-	keepalive = 10 * time.Second
-	lostAfter = 3
-)
+// A host that has not answered for lostAfter times keepalive is gone.
+const lostAfter = 3
+
+var keepalive = 10 * time.Second // shorter in a test
 
 // dial connects to a host within one time, jumps and handshakes included. A
 // server that is asked by many at once drops some (MaxStartups) before it says

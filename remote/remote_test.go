@@ -26,6 +26,9 @@ func TestMain(m *testing.M) {
 		fmt.Printf("sgpatch-%s hello %s\n", os.Args[2], digest)
 		line := make([]byte, 64)
 		n, _ := os.Stdin.Read(line)
+		if strings.HasPrefix(string(line), `"wait"`) {
+			time.Sleep(30 * time.Second)
+		}
 		fmt.Printf("%s of %s in %s", strings.TrimSpace(string(line[:n])), os.Args[0], os.Getenv("HOME"))
 		os.Exit(3)
 	}
@@ -297,6 +300,21 @@ func TestDeadAndMute(t *testing.T) {
 	mustNot(t, d, "127.0.0.1:"+sshd.FreePort(t), "refused")
 	if took := time.Since(start); took > 15*time.Second {
 		t.Errorf("that took %s", took)
+	}
+}
+
+// TestFreezes: a host that goes away while it works holds nobody for ever.
+func TestFreezes(t *testing.T) {
+	defer func(was time.Duration) { keepalive = was }(keepalive)
+	keepalive = time.Second
+	s := sshd.New(t)
+	s.Home(t, s.Known(t, "ed25519"))
+	must(t, dialer(), s.Name())
+	time.AfterFunc(3*time.Second, s.Freeze)
+	start := time.Now()
+	_, err := dialer().Run(context.Background(), s.Name(), []byte(`"wait"`))
+	if took := time.Since(start); err == nil || took > 20*time.Second || !strings.Contains(err.Error(), "lost") {
+		t.Errorf("%v after %s", err, took)
 	}
 }
 
