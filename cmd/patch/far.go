@@ -1,16 +1,11 @@
 package main
 
 import (
-	"archive/zip"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"os/signal"
-	"path"
 	"slices"
 	"syscall"
 
@@ -166,71 +161,4 @@ func (o *options) pack(command string, flags, args []string) ([]byte, error) {
 		q.Sets = append(q.Sets, c)
 	}
 	return json.Marshal(q)
-}
-
-// carriedSets are the patch sets of one --patches folder, as a zip archive.
-type carriedSets struct {
-	Dir string `json:"dir"` // where it was, for messages
-	Zip []byte `json:"zip"`
-}
-
-const maxCarried = 64 << 20 // bytes of one folder
-
-func (c carriedSets) open() (fs.FS, error) {
-	z, err := zip.NewReader(bytes.NewReader(c.Zip), int64(len(c.Zip)))
-	if err != nil {
-		return nil, fmt.Errorf("--patches %s: %w", c.Dir, err)
-	}
-	return z, nil
-}
-
-// carry packs the folders with a manifest, and nothing else that lies there.
-func carry(dir string) (carriedSets, error) {
-	c := carriedSets{Dir: dir}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return c, err
-	}
-	defer root.Close()
-	fsys := root.FS()
-	folders, err := setFolders(fsys, dir)
-	if err != nil {
-		return c, err
-	}
-	var out bytes.Buffer
-	z := zip.NewWriter(&out)
-	left := int64(maxCarried)
-	for _, folder := range folders {
-		err := fs.WalkDir(fsys, folder, func(name string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return err
-			}
-			st, err := fs.Stat(fsys, name)
-			if err != nil || !st.Mode().IsRegular() {
-				return err
-			}
-			if left -= st.Size(); left < 0 {
-				return fmt.Errorf("%s: more than %d MiB; leave out what belongs to no set", dir, maxCarried>>20)
-			}
-			return add(z, fsys, path.Clean(name))
-		})
-		if err != nil {
-			return c, err
-		}
-	}
-	err = z.Close()
-	c.Zip = out.Bytes()
-	return c, err
-}
-
-func add(z *zip.Writer, fsys fs.FS, name string) error {
-	text, err := fs.ReadFile(fsys, name)
-	if err != nil {
-		return err
-	}
-	w, err := z.Create(name)
-	if err == nil {
-		_, err = w.Write(text)
-	}
-	return err
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
@@ -256,6 +257,21 @@ func TestFleetCarriesSets(t *testing.T) {
 	sshd.Write(t, sets+"/mine/manifest.toml", "id = 7")
 	if code, _, stderr := l.run("apply mine --root ROOT --host dead-1 --patches " + sets); code != 3 || !strings.Contains(stderr, "manifest.toml") {
 		t.Errorf("%d %s", code, stderr)
+	}
+}
+
+// TestMemory: what travels is a file system like any other.
+func TestMemory(t *testing.T) {
+	dir := t.TempDir()
+	for _, f := range []string{"a/manifest.toml", "a/v1/x.diff", "a/v1/y.diff", "a/deep/er/z", "b/manifest.toml", "other/file", "top"} {
+		sshd.Write(t, filepath.Join(dir, f), "text of "+f)
+	}
+	c, err := carry(dir)
+	if err != nil || len(c.Files) != 5 {
+		t.Fatal(err, c.Files)
+	}
+	if err := fstest.TestFS(c.Files, "a/manifest.toml", "a/v1/x.diff", "a/v1/y.diff", "a/deep/er/z", "b/manifest.toml"); err != nil {
+		t.Error(err)
 	}
 }
 

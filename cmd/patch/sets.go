@@ -35,11 +35,7 @@ func (o *options) loadSets() (all []patchset.Set, mine map[string]bool, err erro
 		mine[s.ID] = true
 	}
 	for _, c := range o.carried { // from the machine that called this one
-		fsys, err := c.open()
-		if err == nil {
-			all, err = loadFrom(fsys, c.Dir, all)
-		}
-		if err != nil {
+		if all, err = loadFrom(c.Files, c.Dir, all); err != nil {
 			return nil, nil, &loadError{err}
 		}
 	}
