@@ -53,7 +53,7 @@ func usage() string {
 	for _, c := range commands() {
 		fmt.Fprintf(&b, "  %-10s %-18s %s\n", c.name, c.args, c.does)
 	}
-	b.WriteString("\nSET defaults to " + defaultSet + " for apply, and to all that is in place for verify and revert.\nsgpatch help COMMAND explains one, with its flags.\n\nExit codes: 0 done, or it holds; 1 it does not hold; 2 usage; 3 refused, nothing changed;\n5 failed, everything put back; 6 failed, and not all could be put back; 130 interrupted.\n")
+	b.WriteString("\nSET defaults to " + defaultSet + " for apply, and to all that is in place for verify and revert.\nsgpatch help COMMAND explains one, with its flags.\n\nExit codes: 0 done, or it holds; 1 it does not hold; 2 usage; 3 refused, nothing changed;\n4 a host could not be asked; 5 failed, everything put back; 6 failed, and not all could be put back; 130 interrupted.\n")
 	return b.String()
 }
 

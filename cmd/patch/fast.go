@@ -29,7 +29,7 @@ func verifyFast(ctx context.Context, o *options) (*Report, error) {
 	p := &place{site: site}
 	if len(site.Receipt.Sets) == 0 || slices.ContainsFunc(o.args, func(id string) bool { _, ok := site.Receipt.Set(id); return !ok }) {
 		// something that is not in place is asked for; its manifest says what it is
-		if p.sets, p.mine, err = loadSets(o.patches); err == nil {
+		if p.sets, p.mine, err = o.loadSets(); err == nil {
 			p.site, err = patcher.Open(in, p.sets)
 		}
 		if err != nil {

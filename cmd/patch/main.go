@@ -20,6 +20,7 @@ import (
 
 	"sgpatch/patcher"
 	"sgpatch/patcher/install"
+	"sgpatch/remote"
 )
 
 // version is set by the linker.
@@ -31,6 +32,7 @@ const (
 	exitVerdict     = 1
 	exitUsage       = 2
 	exitRefused     = 3
+	exitUnreached   = 4
 	exitFailed      = 5
 	exitBroken      = 6
 	exitInterrupted = 130
@@ -65,6 +67,9 @@ func run(argv []string, stdout, stderr io.Writer) int {
 	if filepath.Base(argv[0]) == "patch" && !ours(argv[1:]) {
 		return passOn(argv, stdout, stderr)
 	}
+	if len(argv) == 3 && argv[1] == farVerb {
+		return answerFar(argv[2], os.Stdin, stdout)
+	}
 	if len(argv) < 2 {
 		io.WriteString(stderr, usage())
 		return exitUsage
@@ -89,16 +94,26 @@ func run(argv []string, stdout, stderr io.Writer) int {
 		r.fail(err)
 		return (&options{json: wantsJSON(argv)}).print(r, stdout, stderr)
 	}
+	if o.fleet.many() {
+		return o.runFleet(stdout, stderr)
+	}
 	ctx, stop := context.Background(), func() {}
 	if c.name == "apply" || c.name == "revert" {
 		syscall.Umask(0o022) // what it makes has the modes that it says, and others can look
 		// a commit is never cut short; before it, an interrupt ends the command
-		ctx, stop = signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+		ctx, stop = signal.NotifyContext(ctx, stopSignals...)
 	}
 	defer stop()
-	r, err := c.run(ctx, o)
+	return o.print(o.execute(ctx), stdout, stderr)
+}
+
+var stopSignals = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}
+
+// execute runs the command here.
+func (o *options) execute(ctx context.Context) *Report {
+	r, err := o.command.run(ctx, o)
 	if r == nil {
-		r = newReport(c.name)
+		r = newReport(o.command.name)
 	}
 	if err != nil && ctx.Err() != nil && len(r.Changed) == 0 && !committing(err) {
 		err = errInterrupted
@@ -106,7 +121,7 @@ func run(argv []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		r.fail(err)
 	}
-	return o.print(r, stdout, stderr)
+	return r
 }
 
 // committing says that an error is of a commit or what comes with it: it may
@@ -145,7 +160,11 @@ func (r *Report) fail(err error) {
 		r.Hint += " " + r.Command
 	}
 	if r.Exit != exitUsage {
-		r.find(patcher.Finding{Code: "error", Severity: "error", Message: r.Error, Hint: r.Hint})
+		code := "error"
+		if r.Exit == exitUnreached {
+			code = "host"
+		}
+		r.find(patcher.Finding{Code: code, Severity: "error", Message: r.Error, Hint: r.Hint})
 	}
 }
 
@@ -159,12 +178,15 @@ func exitCode(err error) int {
 		commit  *patcher.CommitError
 		refused *patcher.RefusedError
 		purge   *purgeError
+		host    *remote.Error
 	)
 	switch {
 	case errors.As(err, &purge): // it unwraps to nothing: the revert itself was done
 		return exitFailed
 	case errors.Is(err, errInterrupted):
 		return exitInterrupted
+	case errors.As(err, &host):
+		return exitUnreached
 	case errors.As(err, &use), errors.As(err, &set), errors.As(err, &env):
 		return exitUsage
 	case errors.As(err, &refused):
@@ -222,8 +244,11 @@ func hint(err error) string {
 		py   *install.PythonError
 		load *loadError
 		rec  *patcher.RecoverError
+		host *remote.Error
 	)
 	switch {
+	case errors.As(err, &host):
+		return host.Hint
 	case errors.As(err, &rec):
 		return rec.Hint()
 	case errors.Is(err, fs.ErrPermission) && !errors.As(err, &py):

@@ -33,6 +33,10 @@ type options struct {
 	fast, p2p                bool
 	release                  string
 	limit                    int
+
+	fleet   fleetOptions
+	flags   *pflag.FlagSet // as they were parsed
+	carried []carriedSets  // --patches of the machine that called this one
 }
 
 // defaultSet is what apply means without a name.
@@ -48,6 +52,7 @@ func commonFlags(f *pflag.FlagSet, o *options) {
 	f.BoolVarP(&o.verbose, "verbose", "v", false, "print digests, hunks and notes as well")
 	f.StringVar(&o.color, "color", "auto", "`WHEN` to colour: auto, always, never")
 	f.DurationVar(&o.wait, "lock-timeout", 10*time.Second, "how long to wait for another sgpatch, `DUR`")
+	hostFlags(f, o)
 }
 
 func changeFlags(f *pflag.FlagSet, o *options) {
@@ -58,6 +63,7 @@ func changeFlags(f *pflag.FlagSet, o *options) {
 
 func applyFlags(f *pflag.FlagSet, o *options) {
 	changeFlags(f, o)
+	fleetFlags(f, o)
 	f.BoolVar(&o.noEnv, "no-env", false, "code only, no entry in sitecustomize.py")
 	f.StringArrayVar(&o.env, "env", nil, "another value for an entry, `NAME=VALUE` (repeatable)")
 	f.BoolVar(&o.listedOnly, "listed-only", false, "refuse contents that are not in the release table")
@@ -101,7 +107,7 @@ func parse(c *command, argv []string) (*options, error) {
 		}
 		return nil, usageError{err}
 	}
-	o.args = f.Args()
+	o.args, o.flags = f.Args(), f
 	return o, o.validate()
 }
 
@@ -143,7 +149,7 @@ func (o *options) validate() error {
 			return usagef("--env %s: a value cannot hold a NUL", name)
 		}
 	}
-	return nil
+	return o.validateFleet()
 }
 
 // told is the sitecustomize that the operator named, absolute, "" for none.

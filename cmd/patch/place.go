@@ -23,7 +23,7 @@ func (o *options) open(ctx context.Context, r *Report, q install.Query) (*place,
 	loaded := make(chan error, 1)
 	go func() { // while the interpreter starts
 		var err error
-		p.sets, p.mine, err = loadSets(o.patches)
+		p.sets, p.mine, err = o.loadSets()
 		loaded <- err
 	}()
 	q.Orphan = patcher.Orphan

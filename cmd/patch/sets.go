@@ -26,7 +26,7 @@ var shipped = sync.OnceValues(func() ([]patchset.Set, error) { return loadFrom(p
 
 // loadSets returns the sets of this program and of --patches. An id that stands
 // twice is refused: nobody's set silently takes the place of another.
-func loadSets(dirs []string) (all []patchset.Set, mine map[string]bool, err error) {
+func (o *options) loadSets() (all []patchset.Set, mine map[string]bool, err error) {
 	mine = map[string]bool{}
 	if all, err = shipped(); err != nil {
 		return nil, nil, &loadError{err}
@@ -35,7 +35,12 @@ func loadSets(dirs []string) (all []patchset.Set, mine map[string]bool, err erro
 	for _, s := range all {
 		mine[s.ID] = true
 	}
-	for _, dir := range dirs {
+	for _, c := range o.carried { // from the machine that called this one
+		if all, err = loadFrom(c.Files, c.Dir, all); err != nil {
+			return nil, nil, &loadError{err}
+		}
+	}
+	for _, dir := range o.patches {
 		root, err := os.OpenRoot(dir)
 		if err != nil {
 			return nil, nil, &loadError{fmt.Errorf("--patches %s: %w", dir, err)}
@@ -76,25 +81,9 @@ func (f folder) Open(name string) (fs.File, error) {
 
 // loadFrom adds every folder with a manifest in it, or the folder itself.
 func loadFrom(fsys fs.FS, dir string, all []patchset.Set) ([]patchset.Set, error) {
-	folders := []string{"."}
-	if _, err := fs.Stat(fsys, "manifest.toml"); errors.Is(err, fs.ErrNotExist) {
-		entries, err := fs.ReadDir(fsys, ".")
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", dir, err)
-		}
-		folders = nil
-		for _, e := range entries {
-			_, err := fs.Stat(fsys, e.Name()+"/manifest.toml")
-			if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) { // one that cannot be read is refused below
-				folders = append(folders, e.Name())
-			}
-		}
-	}
-	if len(folders) > maxFolders {
-		return nil, fmt.Errorf("%s: more than %d patch sets", dir, maxFolders)
-	}
-	if len(folders) == 0 {
-		return nil, fmt.Errorf("%s: no folder with a manifest.toml in it", dir)
+	folders, err := setFolders(fsys, dir)
+	if err != nil {
+		return nil, err
 	}
 	for _, name := range folders {
 		sub, err := fs.Sub(fsys, name)
@@ -118,6 +107,31 @@ func loadFrom(fsys fs.FS, dir string, all []patchset.Set) ([]patchset.Set, error
 	}
 	slices.SortFunc(all, func(a, b patchset.Set) int { return strings.Compare(a.ID, b.ID) })
 	return all, nil
+}
+
+// setFolders lists the folders with a manifest in them, or "." alone.
+func setFolders(fsys fs.FS, dir string) ([]string, error) {
+	folders := []string{"."}
+	if _, err := fs.Stat(fsys, "manifest.toml"); errors.Is(err, fs.ErrNotExist) {
+		entries, err := fs.ReadDir(fsys, ".")
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", dir, err)
+		}
+		folders = nil
+		for _, e := range entries {
+			_, err := fs.Stat(fsys, e.Name()+"/manifest.toml")
+			if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) { // one that cannot be read is refused later
+				folders = append(folders, e.Name())
+			}
+		}
+	}
+	if len(folders) > maxFolders {
+		return nil, fmt.Errorf("%s: more than %d patch sets", dir, maxFolders)
+	}
+	if len(folders) == 0 {
+		return nil, fmt.Errorf("%s: no folder with a manifest.toml in it", dir)
+	}
+	return folders, nil
 }
 
 // pick returns the sets with these ids, in that order.

@@ -78,7 +78,7 @@ type listEntry struct {
 // listCommand works without an install, too: then no set says whether it fits.
 func listCommand(ctx context.Context, o *options) (*Report, error) {
 	r := newReport("list")
-	sets, _, err := loadSets(o.patches)
+	sets, _, err := o.loadSets()
 	if err != nil {
 		return r, err
 	}
@@ -144,7 +144,7 @@ func showCommand(ctx context.Context, o *options) (*Report, error) {
 }
 
 func (o *options) showRelease(r *Report, id string) error {
-	sets, _, err := loadSets(o.patches)
+	sets, _, err := o.loadSets()
 	if err != nil {
 		return err
 	}

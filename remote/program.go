@@ -1,0 +1,94 @@
+package remote
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// program is one build of this program.
+type program struct {
+	data     []byte
+	digest   string
+	machines string // what uname says where it runs: "Linux/x86_64 Linux/amd64"
+}
+
+var (
+	systems   = map[string]string{"linux": "Linux", "darwin": "Darwin", "freebsd": "FreeBSD"}
+	processor = map[string][]string{"amd64": {"x86_64", "amd64"}, "arm64": {"aarch64", "arm64"}}
+)
+
+func machines(system, arch string) []string {
+	var all []string
+	for _, p := range append(processor[arch], arch) {
+		if m := systems[system] + "/" + p; !slices.Contains(all, m) {
+			all = append(all, m)
+		}
+	}
+	return all
+}
+
+// own is the program that runs, as it was started: its file may have been
+// replaced meanwhile.
+var own = sync.OnceValues(func() (*program, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	if runtime.GOOS == "linux" {
+		path = "/proc/self/exe"
+	}
+	return readProgram(path, machines(runtime.GOOS, runtime.GOARCH))
+})
+
+func readProgram(path string, machines []string) (*program, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256(data)
+	return &program{data, hex.EncodeToString(sum[:]), strings.Join(machines, " ")}, nil
+}
+
+// OwnDigest is the SHA-256 of the program that runs.
+func OwnDigest() (string, error) {
+	p, err := own()
+	if err != nil {
+		return "", err
+	}
+	return p.digest, nil
+}
+
+// sibling is the release binary for another kind of machine, which lies beside
+// this one: sgpatch-linux-arm64.
+func sibling(p *program, machine string) (*program, error) {
+	for system := range systems {
+		for arch := range processor {
+			kinds := machines(system, arch)
+			if !slices.Contains(kinds, machine) {
+				continue
+			}
+			if strings.Contains(p.machines, machine) {
+				return nil, fmt.Errorf("%s is refused by itself", machine)
+			}
+			exe, err := os.Executable()
+			if err != nil {
+				return nil, err
+			}
+			name := "sgpatch-" + system + "-" + arch
+			path := filepath.Join(filepath.Dir(exe), name)
+			other, err := readProgram(path, kinds)
+			if os.IsNotExist(err) {
+				return nil, hint("put "+name+" of this very version into "+filepath.Dir(exe), "it is %s, this program is for %s/%s, and there is no %s", machine, runtime.GOOS, runtime.GOARCH, path)
+			}
+			return other, err
+		}
+	}
+	return nil, fmt.Errorf("it is %s: there is no sgpatch for that", machine)
+}

@@ -1,0 +1,473 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"sgpatch/fixtures/sshd"
+)
+
+// TestMain is the far side, too: it says who it is and what it was asked.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "_echo" {
+		digest, _ := OwnDigest()
+		fmt.Printf("sgpatch-%s hello %s\n", os.Args[2], digest)
+		line := make([]byte, 64)
+		n, _ := os.Stdin.Read(line)
+		if strings.HasPrefix(string(line), `"wait"`) {
+			time.Sleep(30 * time.Second)
+		}
+		fmt.Printf("%s of %s in %s", strings.TrimSpace(string(line[:n])), os.Args[0], os.Getenv("HOME"))
+		os.Exit(3)
+	}
+	os.Exit(m.Run())
+}
+
+func dialer() *Dialer {
+	return &Dialer{Timeout: 30 * time.Second, Verb: "_echo", Record: func(path string, line []byte) error {
+		f, err := os.OpenFile(path, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o600)
+		if err == nil {
+			_, err = f.Write(append(line, '\n'))
+			f.Close()
+		}
+		return err
+	}}
+}
+
+// reaches runs the program on a host, or says why not.
+func reaches(d *Dialer, name string) error {
+	a, err := d.Run(context.Background(), name, []byte(`"x"`))
+	if err == nil && (a.Exit != 3 || !strings.HasPrefix(string(a.Output), `"x" of /`)) {
+		err = fmt.Errorf("exit %d: %s", a.Exit, a.Output)
+	}
+	return err
+}
+
+func must(t *testing.T, d *Dialer, name string) {
+	t.Helper()
+	if err := reaches(d, name); err != nil {
+		t.Errorf("%v", err)
+	}
+}
+
+// mustNot demands an error with these words in it or in its way out.
+func mustNot(t *testing.T, d *Dialer, name string, words ...string) {
+	t.Helper()
+	err := reaches(d, name)
+	var e *Error
+	if !errors.As(err, &e) {
+		t.Errorf("%s: %v", name, err)
+		return
+	}
+	text := e.Error() + "\nnext: " + e.Hint
+	if !strings.HasPrefix(text, name+": ") {
+		t.Errorf("the host is not named first: %s", text)
+	}
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			t.Errorf("%q is missing: %s", w, text)
+		}
+	}
+}
+
+func TestHostKeys(t *testing.T) {
+	s := sshd.New(t)
+	other := filepath.Join(t.TempDir(), "other")
+	sshd.NewKey(t, "ed25519", other, "")
+	here := "[127.0.0.1]:" + s.Port + " "
+	for _, k := range sshd.Kinds {
+		t.Run(k, func(t *testing.T) {
+			home := s.Home(t, s.Known(t, k))
+			must(t, dialer(), s.Name())
+			if got := sshd.Read(t, home+"/.ssh/known_hosts"); got != s.Known(t, k) {
+				t.Errorf("known_hosts was changed: %s", got)
+			}
+		})
+	}
+	t.Run("hashed", func(t *testing.T) {
+		home := s.Home(t, s.Known(t, "rsa"))
+		sshd.Tool(t, "ssh-keygen", "-q", "-H", "-f", home+"/.ssh/known_hosts")
+		must(t, dialer(), s.Name())
+	})
+	t.Run("without a port", func(t *testing.T) {
+		s.Home(t, "127.0.0.1 "+sshd.Public(t, s.HostKey("ecdsa"))+"\n")
+		must(t, dialer(), s.Name())
+	})
+	t.Run("one of several", func(t *testing.T) {
+		s.Home(t, here+sshd.Public(t, other)+"\n"+s.Known(t, "ed25519"))
+		must(t, dialer(), s.Name())
+	})
+	t.Run("changed", func(t *testing.T) {
+		home := s.Home(t, here+sshd.Public(t, other)+"\n")
+		for _, accept := range []bool{false, true} {
+			d := dialer()
+			d.AcceptNew = accept
+			mustNot(t, d, s.Name(), "is not the one that is known", home+"/.ssh/known_hosts:1", "SHA256:", "ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub", "ssh-keygen -R '[127.0.0.1]:"+s.Port+"'")
+		}
+	})
+	t.Run("unknown", func(t *testing.T) {
+		home := s.Home(t, "")
+		mustNot(t, dialer(), s.Name(), "is not known", "ssh-ed25519 SHA256:", "ssh-keygen -lf", "--accept-new")
+		if _, err := os.Stat(home + "/.ssh/known_hosts"); err == nil {
+			t.Error("known_hosts was written")
+		}
+	})
+	t.Run("accepted", func(t *testing.T) {
+		home := s.Home(t, "")
+		sshd.Write(t, home+"/.ssh/config", "HashKnownHosts yes\n")
+		d := dialer()
+		d.AcceptNew = true
+		must(t, d, s.Name())
+		must(t, d, s.Name())
+		must(t, dialer(), s.Name())
+		if lines := strings.Count(sshd.Read(t, home+"/.ssh/known_hosts"), "|1|"); lines != 1 {
+			t.Errorf("%d lines were recorded", lines)
+		}
+		sshd.Tool(t, "ssh-keygen", "-F", "[127.0.0.1]:"+s.Port, "-f", home+"/.ssh/known_hosts")
+	})
+	t.Run("revoked", func(t *testing.T) {
+		home := s.Home(t, s.Known(t, "ed25519")+"@revoked * "+sshd.Public(t, s.HostKey("ed25519"))+"\n")
+		mustNot(t, dialer(), s.Name(), "revoked", home+"/.ssh/known_hosts:2")
+	})
+	t.Run("a torn line", func(t *testing.T) {
+		s.Home(t, "[127.0.0.1]:22 ssh-ed25519 AAAA\n"+s.Known(t, "ed25519")+"old 1024 35 1234\n")
+		must(t, dialer(), s.Name())
+	})
+}
+
+func TestHostCertificate(t *testing.T) {
+	s := sshd.New(t, "HostCertificate DIR/host_ecdsa-cert.pub")
+	ca := filepath.Join(t.TempDir(), "ca")
+	sshd.NewKey(t, "ed25519", ca, "")
+	sign := func(principal, validity string) {
+		s.Stop()
+		sshd.Tool(t, "ssh-keygen", "-q", "-s", ca, "-h", "-I", "host", "-n", principal, "-V", validity, s.HostKey("ecdsa")+".pub")
+		s.Start(t)
+	}
+	sign("127.0.0.1", "-1h:+1h")
+	authority := "@cert-authority * " + sshd.Public(t, ca) + "\n"
+	s.Home(t, authority)
+	must(t, dialer(), s.Name())
+	s.Home(t, authority+"@revoked * "+sshd.Public(t, ca)+"\n")
+	mustNot(t, dialer(), s.Name(), "revoked")
+	s.Home(t, s.Known(t, "rsa"))
+	must(t, dialer(), s.Name())
+	s.Home(t, authority)
+	sign("elsewhere", "-1h:+1h")
+	mustNot(t, dialer(), s.Name(), "certificate", "principal")
+	sign("127.0.0.1", "-2h:-1h")
+	mustNot(t, dialer(), s.Name(), "certificate", "expired")
+}
+
+func TestCredentials(t *testing.T) {
+	ca := filepath.Join(t.TempDir(), "ca")
+	sshd.NewKey(t, "ed25519", ca, "")
+	s := sshd.New(t, "TrustedUserCAKeys "+ca+".pub")
+	client := s.Dir + "/client"
+	known := s.Known(t, "ed25519")
+	t.Run("none", func(t *testing.T) {
+		home := s.Home(t, known)
+		os.Remove(home + "/.ssh/id_ed25519")
+		mustNot(t, dialer(), s.Name(), "none to offer", "ssh -v")
+	})
+	t.Run("readable by others", func(t *testing.T) {
+		home := s.Home(t, known)
+		os.Chmod(home+"/.ssh/id_ed25519", 0o644)
+		mustNot(t, dialer(), s.Name(), "chmod 600")
+	})
+	t.Run("named in the configuration and not there", func(t *testing.T) {
+		home := s.Home(t, known)
+		sshd.Write(t, home+"/.ssh/config", "Host *\n  GSSAPIAuthentication yes\n  IdentityFile ~/nothing\n")
+		mustNot(t, dialer(), s.Name(), home+"/nothing does not exist", home+"/.ssh/config:3", home+"/.ssh/config:2: GSSAPIAuthentication is not followed")
+	})
+	t.Run("agent", func(t *testing.T) {
+		home := s.Home(t, known)
+		os.Remove(home + "/.ssh/id_ed25519")
+		sock := filepath.Join(t.TempDir(), "agent")
+		agent := exec.Command("ssh-agent", "-D", "-a", sock)
+		if err := agent.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer func() { agent.Process.Kill(); agent.Wait() }()
+		for range 200 {
+			if _, err := os.Stat(sock); err == nil {
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Setenv("SSH_AUTH_SOCK", sock)
+		mustNot(t, dialer(), s.Name(), "none to offer")
+		sshd.Tool(t, "ssh-add", "-q", client)
+		must(t, dialer(), s.Name())
+		sshd.Write(t, home+"/.ssh/config", "IdentitiesOnly yes\n")
+		mustNot(t, dialer(), s.Name(), "no key")
+		t.Setenv("SSH_AUTH_SOCK", "")
+		sshd.Write(t, home+"/.ssh/config", "IdentityAgent "+sock+"\n")
+		must(t, dialer(), s.Name())
+		// what the agent has, nobody is asked for: by its public half, or locked
+		sshd.Write(t, home+"/.ssh/config", "IdentityAgent "+sock+"\nIdentitiesOnly yes\nIdentityFile "+client+".pub\n")
+		must(t, dialer(), s.Name())
+		sshd.Write(t, home+"/.ssh/id_ed25519", sshd.Read(t, client))
+		sshd.Tool(t, "ssh-keygen", "-q", "-p", "-P", "", "-N", "open sesame", "-f", home+"/.ssh/id_ed25519")
+		sshd.Write(t, home+"/.ssh/config", "IdentityAgent "+sock+"\nIdentitiesOnly yes\n")
+		must(t, dialer(), s.Name())
+	})
+	t.Run("certificate", func(t *testing.T) {
+		home := s.Home(t, known)
+		key := home + "/.ssh/id_rsa"
+		os.Remove(home + "/.ssh/id_ed25519")
+		sshd.NewKey(t, "rsa", key, "")
+		mustNot(t, dialer(), s.Name(), "no key", "ssh-rsa SHA256:")
+		sshd.Tool(t, "ssh-keygen", "-q", "-s", ca, "-I", "user", "-n", s.User, key+".pub")
+		must(t, dialer(), s.Name())
+		os.Rename(key+"-cert.pub", home+"/my-cert")
+		sshd.Write(t, home+"/.ssh/config", "CertificateFile %d/my-cert\n")
+		must(t, dialer(), s.Name())
+	})
+	t.Run("passphrase", func(t *testing.T) {
+		for _, kind := range []string{"ed25519", "rsa"} {
+			home := s.Home(t, known)
+			os.Remove(home + "/.ssh/id_ed25519")
+			sshd.NewKey(t, kind, home+"/.ssh/id_"+kind, "open sesame")
+			s.Authorize(t, sshd.Public(t, home+"/.ssh/id_"+kind), sshd.Public(t, client))
+			mustNot(t, dialer(), s.Name(), "has a passphrase", "ssh-add")
+			d, asked := dialer(), 0
+			d.Timeout = 3 * time.Second
+			d.Ask = func(prompt string) ([]byte, error) {
+				if asked++; asked == 1 {
+					time.Sleep(4 * time.Second) // a person; the clock stands
+					return []byte("wrong"), nil
+				}
+				return []byte("open sesame"), nil
+			}
+			must(t, d, s.Name())
+			must(t, d, s.Name())
+			if asked != 2 {
+				t.Errorf("asked %d times", asked)
+			}
+		}
+	})
+}
+
+func TestConfiguredWay(t *testing.T) {
+	s := sshd.New(t)
+	home := s.Home(t, s.Known(t, "ed25519"))
+	os.Rename(home+"/.ssh/id_ed25519", home+"/key")
+	sshd.Write(t, home+"/.ssh/config", "Include conf.d/*\nMatch host 127.0.0.1 user "+s.User+"\n  IdentityFile ~/key\n")
+	sshd.Write(t, home+"/.ssh/conf.d/a", fmt.Sprintf("Host gpu-*\n  HostName 127.0.0.1\n  Port %s\n  User %s\nHost gpu-2\n  ProxyJump gpu-1\nHost gpu-3\n  ProxyJump gpu-1,gpu-2\nHost round-1\n  ProxyJump round-2\nHost round-2\n  ProxyJump round-1\nHost old\n  ProxyCommand nc %%h\nHost far\n  ProxyJump gpu-1\n  HostName 127.0.0.1\n  Port 9\n", s.Port, s.User))
+	must(t, dialer(), "gpu-1")
+	must(t, dialer(), "gpu-2")
+	must(t, dialer(), "gpu-3")
+	mustNot(t, dialer(), "round-1", "circle", home+"/.ssh/conf.d/a:")
+	mustNot(t, dialer(), "old", home+"/.ssh/conf.d/a:14: ProxyCommand cannot be followed", "--ssh-command ssh")
+	mustNot(t, dialer(), "far", "127.0.0.1:9", home+"/.ssh/conf.d/a:17")
+	d := dialer()
+	d.Config = home + "/none"
+	mustNot(t, d, "gpu-1", home+"/none")
+	os.Chmod(home+"/.ssh/config", 0o666)
+	mustNot(t, dialer(), "gpu-1", "others could have written it")
+}
+
+func TestDeadAndMute(t *testing.T) {
+	s := sshd.New(t)
+	home := s.Home(t, s.Known(t, "ed25519"))
+	mute, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer mute.Close()
+	_, port, _ := net.SplitHostPort(mute.Addr().String())
+	sshd.Write(t, home+"/.ssh/config", fmt.Sprintf("Host behind\n  HostName 127.0.0.1\n  Port %s\n  ProxyJump %s\nHost slow\n  ConnectTimeout 1\n  HostName 127.0.0.1\n  Port %[1]s\n", port, s.Name()))
+	start := time.Now()
+	d := dialer()
+	d.Timeout = 2 * time.Second
+	mustNot(t, d, "127.0.0.1:"+port, "within 2s", "--connect-timeout")
+	mustNot(t, d, "behind", "within 2s")
+	d.Timeout = 0
+	mustNot(t, d, "slow", "within 1s")
+	mustNot(t, d, "127.0.0.1:"+sshd.FreePort(t), "refused")
+	if took := time.Since(start); took > 15*time.Second {
+		t.Errorf("that took %s", took)
+	}
+}
+
+// TestFreezes: a host that goes away while it works holds nobody for ever.
+func TestFreezes(t *testing.T) {
+	defer func(was time.Duration) { keepalive = was }(keepalive)
+	keepalive = time.Second
+	s := sshd.New(t)
+	s.Home(t, s.Known(t, "ed25519"))
+	must(t, dialer(), s.Name())
+	time.AfterFunc(3*time.Second, s.Freeze)
+	start := time.Now()
+	_, err := dialer().Run(context.Background(), s.Name(), []byte(`"wait"`))
+	if took := time.Since(start); err == nil || took > 20*time.Second || !strings.Contains(err.Error(), "lost") {
+		t.Errorf("%v after %s", err, took)
+	}
+}
+
+// TestMany: a server that drops who comes while it is busy loses nobody.
+func TestMany(t *testing.T) {
+	s := sshd.New(t, "MaxStartups 2:60:4")
+	s.Home(t, s.Known(t, "ed25519"))
+	d := dialer()
+	d.Timeout = 120 * time.Second
+	must(t, d, s.Name()) // brings the program
+	var all sync.WaitGroup
+	for range 30 {
+		all.Go(func() { must(t, d, s.Name()) })
+	}
+	all.Wait()
+	if !strings.Contains(sshd.Read(t, s.Dir+"/log"), "MaxStartups") {
+		t.Log("nobody was dropped")
+	}
+}
+
+// TestCarry: the program is uploaded once, and only what is complete is run.
+func TestCarry(t *testing.T) {
+	s := sshd.New(t)
+	s.Home(t, s.Known(t, "ed25519"))
+	p, err := own()
+	if err != nil {
+		t.Fatal(err)
+	}
+	folder := s.Far() + "/cache/sgpatch/" + p.digest
+	file := folder + "/sgpatch"
+	must(t, dialer(), s.Name())
+	first, err := os.Stat(file)
+	if err != nil || first.Mode() != 0o700 {
+		t.Fatalf("%v %v", err, first)
+	}
+	must(t, dialer(), s.Name())
+	if again, err := os.Stat(file); err != nil || !os.SameFile(first, again) {
+		t.Error("it was uploaded a second time")
+	}
+	if left, _ := filepath.Glob(folder + "/.*"); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	t.Run("half", func(t *testing.T) {
+		text, _ := os.ReadFile(file)
+		sshd.Write(t, folder+"/.part-x", string(text[:len(text)/2]))
+		os.Remove(file)
+		must(t, dialer(), s.Name())
+	})
+	t.Run("cut", func(t *testing.T) {
+		os.RemoveAll(folder)
+		ctx, cancel := context.WithTimeout(context.Background(), 400*time.Millisecond)
+		dialer().Run(ctx, s.Name(), nil)
+		cancel()
+		must(t, dialer(), s.Name())
+	})
+	t.Run("changed", func(t *testing.T) {
+		os.WriteFile(file, append(must2(os.ReadFile(file)), "more"...), 0o700)
+		must(t, dialer(), s.Name())
+		if st, _ := os.Stat(file); st.Size() != int64(len(p.data)) {
+			t.Error("it was not brought again")
+		}
+	})
+	for name, spoil := range map[string]func(){
+		"is not a private folder": func() { os.Chmod(folder, 0o755) },
+		"is not a private file":   func() { os.Chmod(folder, 0o700); os.Chmod(file, 0o777) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			os.Chmod(folder, 0o700)
+			os.Chmod(file, 0o700)
+			spoil()
+			mustNot(t, dialer(), s.Name(), name)
+		})
+	}
+	t.Run("a link", func(t *testing.T) {
+		os.Chmod(folder, 0o700)
+		os.Chmod(file, 0o700)
+		os.Rename(folder, s.Far()+"/elsewhere")
+		os.Symlink(s.Far()+"/elsewhere", folder)
+		mustNot(t, dialer(), s.Name(), "is not a private folder")
+	})
+}
+
+func must2(b []byte, err error) []byte { return b }
+
+// TestOtherMachine: another kind of machine gets the binary that lies beside ours.
+func TestOtherMachine(t *testing.T) {
+	s := sshd.New(t, `ForceCommand PATH=DIR/bin:$PATH; export PATH; eval "$SSH_ORIGINAL_COMMAND"`)
+	s.Home(t, s.Known(t, "ed25519"))
+	other, kind := "arm64", "aarch64"
+	if runtime.GOARCH == "arm64" {
+		other, kind = "amd64", "x86_64"
+	}
+	sshd.Write(t, s.Dir+"/bin/uname", "#!/bin/sh\nif [ \"$1\" = -m ]; then echo "+kind+"; else echo Linux; fi\n")
+	os.Chmod(s.Dir+"/bin/uname", 0o700)
+	mustNot(t, dialer(), s.Name(), "it is Linux/"+kind, "sgpatch-linux-"+other)
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	beside := filepath.Join(filepath.Dir(exe), "sgpatch-linux-"+other)
+	sshd.Write(t, beside, sshd.Read(t, exe)+"more")
+	defer os.Remove(beside)
+	must(t, dialer(), s.Name())
+}
+
+// TestShells: what stands on the command line is one word for any shell, and
+// what start-up files print is passed over.
+func TestShells(t *testing.T) {
+	for _, script := range []string{startScript, uploadScript} {
+		if i := strings.IndexAny(script, "'\\\n!"); i >= 0 {
+			t.Errorf("%q has %q, which some shells read otherwise", script[max(0, i-10):i+1], script[i])
+		}
+	}
+	for _, shell := range []string{"sh", "bash", "dash", "zsh", "ksh", "mksh", "tcsh", "fish", "busybox"} {
+		path, err := exec.LookPath(shell)
+		if err != nil {
+			continue
+		}
+		argv := []string{"-c", shellLine(startScript, "n", "d", strings.Join(machines(runtime.GOOS, runtime.GOARCH), " "), "no", "x")}
+		if shell == "busybox" {
+			argv = append([]string{"sh"}, argv...)
+		}
+		cmd := exec.Command(path, argv...)
+		cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
+		if out, err := cmd.CombinedOutput(); err != nil || string(out) != "sgpatch-n missing\n" {
+			t.Errorf("%s: %v: %s", shell, err, out)
+		}
+	}
+	s := sshd.New(t, `ForceCommand echo "sgpatch-x hello there"; yes | head -n 1000; eval "$SSH_ORIGINAL_COMMAND"`)
+	s.Home(t, s.Known(t, "ed25519"))
+	must(t, dialer(), s.Name())
+	broken := sshd.New(t, `ForceCommand echo no such luck >&2; exit 7`)
+	broken.Home(t, broken.Known(t, "ed25519"))
+	mustNot(t, dialer(), broken.Name(), "no such luck")
+}
+
+// TestInterrupted: the far side hears of it by the end of its input.
+func TestInterrupted(t *testing.T) {
+	c := &conversation{process: &process{stderr: &tail{}, kill: func() { t.Error("killed") }, wait: func() (int, error) { return 130, nil }}}
+	in, stdin := io.Pipe()
+	out, stdout := io.Pipe()
+	c.stdin, c.out = stdin, newReader(out)
+	var heard atomic.Bool
+	go func() {
+		io.ReadAll(in)
+		heard.Store(true)
+		io.WriteString(stdout, "put back")
+		stdout.Close()
+	}()
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	a, err := c.converse(ctx, []byte("x"))
+	if err != nil || !heard.Load() || string(a.Output) != "put back" || a.Exit != 130 {
+		t.Errorf("%+v %v", a, err)
+	}
+}

@@ -1,0 +1,44 @@
+package remote
+
+import "strings"
+
+// The scripts stand in single quotes on one line and have no quote, backslash,
+// newline or exclamation mark in them, so that any login shell (csh and fish,
+// too) hands them to /bin/sh as they are. Their arguments are a nonce, a digest
+// and names of machines; nothing a user wrote comes near a shell.
+
+// prelude: $1 nonce, $2 digest, $3 kinds of machine. ours PATTERN PATH holds if
+// PATH is no link, has that type and mode, and belongs to this user.
+const prelude = `umask 077; set -f; n=$1; d=$2; u=$(id -u); ` +
+	`say() { echo "sgpatch-$n $*"; exit 0; }; ` +
+	`m=$(uname -s)/$(uname -m); case " $3 " in *" $m "*) ;; *) say other $m;; esac; ` +
+	`b=${XDG_CACHE_HOME:-$HOME/.cache}; case $b in /*) ;; *) say refuse there is no home directory to keep the program in;; esac; ` +
+	`s=$b/sgpatch; f=$s/$d; x=$f/sgpatch; ` +
+	`ours() { set -- "$1" $(ls -ldn "$2"); case $2 in $1*) [ "$4" = "$u" ];; *) false;; esac; }; ` +
+	`folder() { ours "drwx--[-S]---" "$1" || say refuse "$1 is not a private folder of this user: chmod 700 it, or remove it"; }; `
+
+// startScript: $4 is sudo to become root, $5 the program's own argument.
+const startScript = prelude +
+	`[ -e "$x" ] || say missing; folder "$s"; folder "$f"; ` +
+	`ours "-rwx------" "$x" || say refuse "$x is not a private file of this user: remove it"; ` +
+	`if [ "$4" = sudo ] && [ "$u" -ne 0 ]; then exec sudo -n -- "$x" "$5" "$n"; fi; exec "$x" "$5" "$n"`
+
+// uploadScript: $4 is the size. What arrived is given its name only when it is
+// complete; a part that a cut connection left is never started.
+const uploadScript = prelude +
+	`mkdir -p "$b" || say refuse "$b cannot be made"; mkdir "$s" 2>/dev/null; folder "$s"; mkdir "$f" 2>/dev/null; folder "$f"; ` +
+	`t=$f/.part-$n; (set -C; cat >"$t") || say refuse "$f cannot be written"; chmod 700 "$t"; ` +
+	`g=$d; if command -v sha256sum >/dev/null; then g=$(sha256sum <"$t"); fi; ` +
+	`[ "$(wc -c <"$t")" -eq "$4" ] || g=torn; ` +
+	`case $g in $d*) mv -f "$t" "$x" && say stored;; esac; rm -f "$t"; say torn`
+
+// shellLine is a script and its arguments as one command line.
+func shellLine(script string, args ...string) string {
+	words := []string{"exec", "/bin/sh", "-c", quote(script), "sgpatch"}
+	for _, a := range args {
+		words = append(words, quote(a))
+	}
+	return strings.Join(words, " ")
+}
+
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
