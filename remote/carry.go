@@ -181,9 +181,9 @@ func (c *conversation) silence(exit int, err error) error {
 	return fmt.Errorf("the program was not started: %s", said)
 }
 
-// stop ends a command that is of no use any more.
+// stop ends a command that is of no use any more, whatever is still being
+// written to it.
 func (c *conversation) stop() {
-	c.stdin.Close()
 	c.kill()
 	go func() { // frees what belongs to it, whenever that is
 		io.Copy(io.Discard, c.out)
@@ -197,19 +197,26 @@ func (c *conversation) stop() {
 func (c *conversation) converse(ctx context.Context, request []byte) (Answer, error) {
 	done := make(chan struct{})
 	defer close(done)
-	go func() {
+	go func() { // written and closed by one: a Close during a Write is a race
+		c.stdin.Write(append(bytes.Clone(request), '\n')) // an error is one of reading, too
 		select {
 		case <-done:
 		case <-ctx.Done():
 			c.stdin.Close()
-			select {
-			case <-done:
-			case <-time.After(Grace):
-				c.kill()
-			}
 		}
 	}()
-	go c.stdin.Write(append(bytes.Clone(request), '\n')) // an error is one of reading, too
+	go func() {
+		select {
+		case <-done:
+			return
+		case <-ctx.Done():
+		}
+		select {
+		case <-done:
+		case <-time.After(Grace):
+			c.kill()
+		}
+	}()
 	output, err := io.ReadAll(io.LimitReader(c.out, maxAnswer))
 	exit, werr := c.wait()
 	if err == nil {

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -16,9 +17,10 @@ import (
 )
 
 // A host that has not answered for lostAfter times keepalive is gone.
-const lostAfter = 3
-
-var keepalive = 10 * time.Second // shorter in a test
+const (
+	keepalive = 10 * time.Second
+	lostAfter = 3
+)
 
 // dial connects to a host within one time, jumps and handshakes included. A
 // server that is asked by many at once drops some (MaxStartups) before it says
@@ -89,7 +91,7 @@ func (d *Dialer) try(c *clock, h host) (l *sshLink, dropped bool, err error) {
 		l.client = client
 		l.closers = append(l.closers, client)
 	}
-	go l.keepAlive()
+	go l.keepAlive(cmp.Or(d.every, keepalive))
 	return l, false, nil
 }
 
@@ -152,11 +154,11 @@ func (l *sshLink) close() {
 }
 
 // keepAlive ends the connection when the other side has gone without a word.
-func (l *sshLink) keepAlive() {
+func (l *sshLink) keepAlive(every time.Duration) {
 	ended := make(chan struct{})
 	go func() { l.client.Wait(); close(ended) }()
 	answers, open := make(chan error, 1), 0
-	for tick := time.NewTicker(keepalive); ; {
+	for tick := time.NewTicker(every); ; {
 		select {
 		case <-ended:
 			tick.Stop()

@@ -30,6 +30,7 @@ type Dialer struct {
 	// Record appends a line to a known_hosts file.
 	Record func(path string, line []byte) error
 
+	every    time.Duration // between keepalives, 0 as usual
 	files    configFiles
 	secrets  secrets
 	recorder recorder

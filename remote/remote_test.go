@@ -305,14 +305,19 @@ func TestDeadAndMute(t *testing.T) {
 
 // TestFreezes: a host that goes away while it works holds nobody for ever.
 func TestFreezes(t *testing.T) {
-	defer func(was time.Duration) { keepalive = was }(keepalive)
-	keepalive = time.Second
 	s := sshd.New(t)
 	s.Home(t, s.Known(t, "ed25519"))
 	must(t, dialer(), s.Name())
-	time.AfterFunc(3*time.Second, s.Freeze)
-	start := time.Now()
-	_, err := dialer().Run(context.Background(), s.Name(), []byte(`"wait"`))
+	start, d := time.Now(), dialer()
+	d.every = time.Second
+	said := make(chan error)
+	go func() {
+		_, err := d.Run(context.Background(), s.Name(), []byte(`"wait"`))
+		said <- err
+	}()
+	time.Sleep(3 * time.Second)
+	s.Freeze()
+	err := <-said
 	if took := time.Since(start); err == nil || took > 20*time.Second || !strings.Contains(err.Error(), "lost") {
 		t.Errorf("%v after %s", err, took)
 	}
