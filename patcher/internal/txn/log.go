@@ -12,7 +12,7 @@ import (
 // its directory; a torn last line of an earlier crash is closed first.
 func Append(path string, line []byte) error {
 	dir := filepath.Dir(path)
-	if err := act(call{op: "mkdir", dir: unix.AT_FDCWD, name: dir}, func() error { return os.MkdirAll(dir, 0o755) }); err != nil {
+	if err := act(call{op: "mkdir", dir: unix.AT_FDCWD, name: dir}, func() error { return os.MkdirAll(dir, 0o700) }); err != nil {
 		return err
 	}
 	var f *os.File

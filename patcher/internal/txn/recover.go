@@ -148,6 +148,7 @@ func (d *Dir) sync() error { return fsync(d.fd, filepath.Join(d.root, Folder)) }
 // dropJournal ends a commit, one way or the other. A journal that a power cut
 // brings back is settled once more, and finds nothing to do.
 func (d *Dir) dropJournal() error {
+	unlinkat(d.fd, receiptName+suffix) // of a commit that did not come to it; the next one would replace it
 	if err := unlinkat(d.fd, journalName); err != nil {
 		return &fs.PathError{Op: "unlink", Path: filepath.Join(d.root, Folder, journalName), Err: err}
 	}
