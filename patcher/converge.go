@@ -371,10 +371,8 @@ func (s *Site) python() Python {
 
 // pristineTime is the modification time of a file before us, for its return.
 func (s *Site) pristineTime(t Tracked) int64 {
-	if s.file(t.Path).have == t.Pristine {
-		if st, err := os.Stat(s.abs(t.Path)); err == nil {
-			return st.ModTime().UnixNano()
-		}
+	if f := s.file(t.Path); f.have == t.Pristine {
+		return f.mtime
 	}
 	if was, ok := s.Receipt.File(t.Path); ok && was.Pristine == t.Pristine {
 		return was.Mtime

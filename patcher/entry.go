@@ -160,9 +160,7 @@ func (w *planner) rewrite(want []block.Var) error {
 // this install knows.
 func (s *Site) entryBefore(real string) (patchset.Digest, int64) {
 	if len(s.Block.Entries) == 0 && s.Entry != nil {
-		if st, err := os.Stat(real); err == nil {
-			return patchset.DigestOf(s.Entry), st.ModTime().UnixNano()
-		}
+		return patchset.DigestOf(s.Entry), s.entryTime
 	}
 	if was := s.Receipt.Entry; was.Real == real {
 		return was.Before, was.Mtime

@@ -28,21 +28,23 @@ type Site struct {
 	Quick    bool   // judge by digests alone and leave the hunks out
 	root     string // real path of the root, its name in blocks and receipts
 
-	known    []patchset.Set
-	files    map[string]*file
-	read     int64  // bytes of files
-	recorded bool   // there is a receipt, or a journal
-	stamp    string // receipt and journal, to see that neither moved meanwhile
-	diffs    map[patchset.Digest][]patchset.File
-	entryAt  string // real path of the sitecustomize
-	near     string // stamps of the other roots in its block
+	known     []patchset.Set
+	files     map[string]*file
+	read      int64  // bytes of files
+	recorded  bool   // there is a receipt, or a journal
+	stamp     string // receipt and journal, to see that neither moved meanwhile
+	diffs     map[patchset.Digest][]patchset.File
+	entryAt   string // real path of the sitecustomize
+	entryTime int64  // its modification time, as that of a file
+	near      string // stamps of the other roots in its block
 }
 
 type file struct {
-	path string // from the root
-	data []byte
-	have patchset.Digest // "" if there is no such file
-	err  error
+	path  string // from the root
+	data  []byte
+	mtime int64           // of this very content, nanoseconds since 1970
+	have  patchset.Digest // "" if there is no such file
+	err   error
 }
 
 // Bounds of what is read of files that are to be patched: of one, and of all.
@@ -125,14 +127,14 @@ func (s *Site) readEntry() {
 		return
 	}
 	s.entryAt, _ = install.Resolve(s.In.Site, s.root)
-	text, err := txn.ReadFile(s.In.Site, maxSource)
+	text, mtime, err := txn.ReadAged(s.In.Site, maxSource)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
 			s.BlockErr = err
 		}
 		return
 	}
-	s.Entry = text
+	s.Entry, s.entryTime = text, mtime
 	s.Block, s.BlockErr = block.Get(text)
 	s.near = s.neighbours()
 }
@@ -156,13 +158,13 @@ func (s *Site) file(path string) *file {
 	}
 	f := &file{path: path}
 	s.files[path] = f
-	data, err := txn.ReadFile(s.abs(path), maxSource)
+	data, mtime, err := txn.ReadAged(s.abs(path), maxSource)
 	if s.read += int64(len(data)); s.read > maxSources {
 		data, err = nil, fmt.Errorf("with it the files are larger than %d MiB together", maxSources>>20)
 	}
 	switch {
 	case err == nil:
-		f.data, f.have = data, patchset.DigestOf(data)
+		f.data, f.mtime, f.have = data, mtime, patchset.DigestOf(data)
 	case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR):
 		f.err = err
 	}

@@ -115,18 +115,26 @@ const (
 // readAt reads a regular file without following a link at its end. It speaks to
 // the kernel directly: package os would first try every file with the poller.
 func readAt(dirfd int, name string, limit int64) ([]byte, error) {
-	return read(dirfd, name, unix.O_NOFOLLOW, limit)
+	data, _, err := read(dirfd, name, unix.O_NOFOLLOW, limit)
+	return data, err
 }
 
 // ReadFile reads a regular file of at most limit bytes; links are followed. A
 // pipe in its place is refused, not waited for.
 func ReadFile(path string, limit int64) ([]byte, error) {
+	data, _, err := ReadAged(path, limit)
+	return data, err
+}
+
+// ReadAged also tells the modification time that goes with the content, in
+// nanoseconds since 1970: a look by name could find that of another file.
+func ReadAged(path string, limit int64) (data []byte, mtime int64, err error) {
 	return read(unix.AT_FDCWD, path, 0, limit)
 }
 
-func read(dirfd int, name string, flag int, limit int64) ([]byte, error) {
-	fail := func(op string, err error) ([]byte, error) {
-		return nil, &fs.PathError{Op: op, Path: name, Err: err}
+func read(dirfd int, name string, flag int, limit int64) ([]byte, int64, error) {
+	fail := func(op string, err error) ([]byte, int64, error) {
+		return nil, 0, &fs.PathError{Op: op, Path: name, Err: err}
 	}
 	fd, err := openat(dirfd, name, unix.O_RDONLY|unix.O_NONBLOCK|flag)
 	if err != nil {
@@ -149,7 +157,7 @@ func read(dirfd int, name string, flag int, limit int64) ([]byte, error) {
 			return fail("read", err)
 		}
 		if n += got; got == 0 {
-			return buf[:n], nil
+			return buf[:n], st.Mtim.Nano(), nil
 		}
 		if int64(n) > limit {
 			return fail("read", errors.New("it grows while it is read"))
