@@ -66,13 +66,27 @@ func executes(python string) []string {
 	all := []string{python, bin, realOr(python), filepath.Dir(bin)}
 	for root := range Roots(python) {
 		all = append(all, root)
+		// A file there that root gave to somebody counts only where they can reach
+		// the interpreter: in a private environment of root's nobody could start it.
 		for _, name := range []string{"sitecustomize.py", "usercustomize.py", "sitecustomize"} {
-			if path := filepath.Join(root, name); isFile(path) || isDir(path) {
+			if path := filepath.Join(root, name); (isFile(path) || isDir(path)) && open(python) {
 				all = append(all, path)
 			}
 		}
 	}
 	return slices.DeleteFunc(all, func(path string) bool { return path != python && !exists(path) })
+}
+
+// open says whether everybody may pass all directories on the way to a file.
+func open(path string) bool {
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		if st, err := os.Stat(dir); err != nil || st.Mode().Perm()&0o001 == 0 {
+			return false
+		}
+		if dir == filepath.Dir(dir) {
+			return true
+		}
+	}
 }
 
 func exists(path string) bool {
