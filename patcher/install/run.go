@@ -64,12 +64,13 @@ func Command(ctx context.Context, python string, texts []string, args ...string)
 func executes(python string) []string {
 	bin := filepath.Dir(python)
 	all := []string{python, bin, realOr(python), filepath.Dir(bin)}
+	others := reachable(python)
 	for root := range Roots(python) {
 		all = append(all, root)
 		// A file there that root gave to somebody counts only where they can reach
 		// the interpreter: in a private environment of root's nobody could start it.
 		for _, name := range []string{"sitecustomize.py", "usercustomize.py", "sitecustomize"} {
-			if path := filepath.Join(root, name); (isFile(path) || isDir(path)) && open(python) {
+			if path := filepath.Join(root, name); others && (isFile(path) || isDir(path)) {
 				all = append(all, path)
 			}
 		}
@@ -77,8 +78,8 @@ func executes(python string) []string {
 	return slices.DeleteFunc(all, func(path string) bool { return path != python && !exists(path) })
 }
 
-// open says whether everybody may pass all directories on the way to a file.
-func open(path string) bool {
+// reachable says whether everybody may pass all directories on the way to a file.
+func reachable(path string) bool {
 	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
 		if st, err := os.Stat(dir); err != nil || st.Mode().Perm()&0o001 == 0 {
 			return false

@@ -32,8 +32,8 @@ func TestExecutes(t *testing.T) {
 		if err := os.Chmod(dir, mode); err != nil {
 			t.Fatal(err)
 		}
-		if open(python) != want || slices.Contains(executes(python), entry) != want {
-			t.Errorf("%v: reachable %v, the entry counts: %v", mode, open(python), slices.Contains(executes(python), entry))
+		if reachable(python) != want || slices.Contains(executes(python), entry) != want {
+			t.Errorf("%v: reachable %v, the entry counts: %v", mode, reachable(python), slices.Contains(executes(python), entry))
 		}
 		if !slices.Contains(executes(python), site) {
 			t.Errorf("%v: the site directory does not count", mode)

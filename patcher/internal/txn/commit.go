@@ -262,12 +262,12 @@ func (c *commit) abort(cause error) error {
 	if c.ending {
 		err = c.dir.putReceiptBack(c.before)
 	}
-	if !c.began {
-		return ce
-	}
 	if err != nil {
 		// files must not go back under a receipt that says they are in place
-		ce.Touched, ce.Undone, ce.Journal, ce.Err = true, false, true, fmt.Errorf("%w (and then: %v)", ce.Err, err)
+		ce.Touched, ce.Undone, ce.Journal, ce.Err = true, false, c.began, fmt.Errorf("%w (and then: %v)", ce.Err, err)
+		return ce
+	}
+	if !c.began {
 		return ce
 	}
 	paths := make([]string, len(c.journal.Writes))

@@ -68,8 +68,10 @@ func (e *CommitError) Error() string {
 		s += "; everything was put back"
 	case !e.Journal:
 		return s + "; it could not be put back"
-	default:
+	case e.Journal:
 		return s + "; it could not all be put back, the journal stays"
+	default:
+		return s + "; it could not be put back"
 	}
 	for _, p := range e.Left {
 		s += "; " + p + " is neither the old nor the new content and stays as it is"
