@@ -5,6 +5,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 // target is [user@]host[:port] as a person writes it; user and port may be "".
@@ -44,7 +45,7 @@ func parseTarget(s string) (target, error) {
 		return t, fmt.Errorf("%q: %s is not a port", s, t.port)
 	}
 	// what OpenSSH refuses, too: such a name could be an option, or a command in somebody's configuration
-	if t.host == "" || strings.HasPrefix(t.host, "-") || strings.ContainsAny(t.host, "'`\"$\\;&<>|(){} \t\r\n\x00/") {
+	if t.host == "" || strings.HasPrefix(t.host, "-") || strings.ContainsFunc(s, unicode.IsControl) || strings.ContainsAny(t.host, "'`\"$\\;&<>|(){} \t\r\n\x00/") {
 		return t, fmt.Errorf("%q is not the name of a host", s)
 	}
 	if strings.HasPrefix(t.user, "-") || strings.ContainsAny(t.user, "'`\";&<>|(){}\r\n\x00") {

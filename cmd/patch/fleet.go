@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"os/signal"
 	"slices"
 	"strings"
@@ -260,7 +259,7 @@ type progress struct {
 }
 
 func (o *options) progressOn(w io.Writer) *progress {
-	if t, ok := w.(*os.File); ok && !o.quiet && isTerminal(t) {
+	if !o.quiet && onTerminal(w) {
 		return &progress{w: w}
 	}
 	return &progress{}

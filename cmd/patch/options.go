@@ -175,14 +175,13 @@ func (o *options) envValues() map[string]string {
 
 // colour says whether text for this file may carry colours.
 func (o *options) colour(w io.Writer) bool {
-	f, ok := w.(*os.File)
 	switch {
 	case o.color == "always":
 		return true
-	case o.color == "never" || os.Getenv("NO_COLOR") != "" || !ok:
+	case o.color == "never" || os.Getenv("NO_COLOR") != "":
 		return false
 	}
-	return isTerminal(f)
+	return onTerminal(w)
 }
 
 func (c *command) usage() string {

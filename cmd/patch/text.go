@@ -4,8 +4,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strconv"
 	"strings"
 	"unicode"
+	"unicode/utf8"
 
 	"golang.org/x/term"
 
@@ -13,6 +15,11 @@ import (
 )
 
 func isTerminal(f *os.File) bool { return term.IsTerminal(int(f.Fd())) }
+
+func onTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && isTerminal(f)
+}
 
 // print writes a report: JSON, or the text for people, and returns its exit code.
 func (o *options) print(r *Report, stdout, stderr io.Writer) int {
@@ -36,7 +43,7 @@ func (o *options) print(r *Report, stdout, stderr io.Writer) int {
 	}
 	if !o.quiet || r.Exit != exitOK {
 		var text strings.Builder // written at once: other programs write to the same log
-		p := printer{&text, o.colour(out), o.verbose}
+		p := printer{&text, o.colour(out), o.verbose, onTerminal(out)}
 		p.report(r)
 		io.WriteString(out, text.String())
 	}
@@ -44,41 +51,78 @@ func (o *options) print(r *Report, stdout, stderr io.Writer) int {
 }
 
 func printError(r *Report, w io.Writer) {
-	fmt.Fprintln(w, "sgpatch: "+r.Error)
+	p := printer{w: w}
+	p.line("sgpatch: %s", r.Error)
 	if in := r.Install; in != nil {
-		fmt.Fprintf(w, "(SGLang %s in %s, Python %s)\n", orDash(in.Release), in.Root, orDash(in.Python))
+		p.line("(SGLang %s in %s, Python %s)", orDash(in.Release), in.Root, orDash(in.Python))
 	}
 	for _, f := range r.Findings {
 		if f.Message != r.Error && f.Severity != "note" {
-			fmt.Fprintf(w, "%s: %s\n", f.Severity, f.Message)
+			p.line("%s: %s", f.Severity, f.Message)
 		}
 	}
 	if r.Exit == exitRefused && !strings.Contains(r.Error, "nothing was changed") && (r.Command == "apply" || r.Command == "revert") {
-		fmt.Fprintln(w, "nothing was changed")
+		p.line("nothing was changed")
 	}
 	if r.Hint != "" {
-		fmt.Fprintln(w, "next: "+r.Hint)
+		p.line("next: %s", r.Hint)
 	}
 }
 
 type printer struct {
-	w       io.Writer
-	colour  bool
-	verbose bool
+	w        io.Writer
+	colour   bool
+	verbose  bool
+	terminal bool // a person sees it, and no program reads it
 }
 
-func (p printer) line(format string, args ...any) { fmt.Fprintf(p.w, format+"\n", args...) }
+// painted is text that is shown as it is.
+type painted string
 
-func (p printer) paint(code, s string) string {
-	if !p.colour {
+// line prints a line. What it is made of may be the words of a file, of a host
+// or of a patch set: none of it can steer a terminal, or pass for another line.
+func (p printer) line(format string, args ...any) {
+	for i, a := range args {
+		if s, ok := a.(string); ok {
+			args[i] = inset(s)
+		}
+	}
+	fmt.Fprintf(p.w, format+"\n", args...)
+}
+
+// inset is text whose further lines stand further in.
+func inset(s string) string { return strings.ReplaceAll(visible(s), "\n", "\n    ") }
+
+// visible writes out what would not be seen as itself: control characters,
+// marks that turn the direction of writing, bytes that are no UTF-8.
+func visible(s string) string {
+	fine := func(r rune) bool { return r == '\n' || r == '\t' || unicode.IsGraphic(r) }
+	if utf8.ValidString(s) && strings.IndexFunc(s, func(r rune) bool { return !fine(r) }) < 0 {
 		return s
 	}
-	return "\x1b[" + code + "m" + s + "\x1b[0m"
+	var b strings.Builder
+	for i := 0; i < len(s); {
+		r, n := utf8.DecodeRuneInString(s[i:])
+		if fine(r) && !(r == utf8.RuneError && n == 1) {
+			b.WriteString(s[i : i+n])
+		} else {
+			b.WriteString(strings.Trim(strconv.Quote(s[i:i+n]), `"`))
+		}
+		i += n
+	}
+	return b.String()
+}
+
+func (p printer) paint(code, s string) painted {
+	if s = inset(s); p.colour && code != "" {
+		s = "\x1b[" + code + "m" + s + "\x1b[0m"
+	}
+	return painted(s)
 }
 
 func (p printer) report(r *Report) {
 	if r.text != "" {
-		io.WriteString(p.w, r.text)
+		io.WriteString(p.w, visible(r.text))
 		return
 	}
 	if r.Install != nil && r.Command != "show" {
@@ -120,14 +164,14 @@ var stateColour = map[string]string{"held": "32", "partial": "31", "drifted": "3
 
 func (p printer) sets(r *Report) {
 	for _, s := range r.Sets {
-		note := ""
+		state, note := s.State, ""
 		switch {
 		case s.Variant != "" && s.Listed:
-			note = fmt.Sprintf("variant %s, listed", s.Variant)
+			state, note = fmt.Sprintf("%-12s", state), fmt.Sprintf(" variant %s, listed", s.Variant)
 		case s.Variant != "":
-			note = fmt.Sprintf("variant %s, unlisted content", s.Variant)
+			state, note = fmt.Sprintf("%-12s", state), fmt.Sprintf(" variant %s, unlisted content", s.Variant)
 		}
-		p.line("%s", strings.TrimRight(fmt.Sprintf("%-22s %s %s", s.ID, p.paint(stateColour[s.State], fmt.Sprintf("%-12s", s.State)), note), " "))
+		p.line("%-22s %s%s", s.ID, p.paint(stateColour[s.State], state), note)
 		if s.State == "unsupported" || s.State == "foreign" {
 			p.line("    %s", s.Reason)
 		}
@@ -149,12 +193,7 @@ func because(reason, result string) string {
 	if result != "" {
 		s += " (" + result + ")"
 	}
-	return strings.Map(func(r rune) rune { // a reason is somebody's text, and this a terminal
-		if unicode.IsControl(r) {
-			return ' '
-		}
-		return r
-	}, s)
+	return strings.ReplaceAll(s, "\n", " ")
 }
 
 func (p printer) files(s SetReport) {
@@ -238,10 +277,10 @@ func (p printer) diff(text string) {
 		case strings.HasPrefix(line, "-"):
 			code = "31"
 		}
-		if code != "" && p.colour {
-			line = p.paint(code, strings.TrimRight(line, "\n")) + "\n"
+		if p.terminal || p.colour {
+			line = string(p.paint(code, strings.TrimRight(line, "\n"))) + "\n"
 		}
-		io.WriteString(p.w, line)
+		io.WriteString(p.w, line) // a program gets every byte of it
 	}
 }
 
