@@ -140,7 +140,11 @@ type sshLink struct {
 
 func (l *sshLink) next(ctx context.Context, address string) (net.Conn, error) {
 	if l.client == nil {
-		return new(net.Dialer).DialContext(ctx, "tcp", address)
+		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
+		if err != nil {
+			return nil, err
+		}
+		return prompt(conn), nil
 	}
 	return l.client.DialContext(ctx, "tcp", address)
 }
