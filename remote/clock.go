@@ -14,6 +14,7 @@ var errTime = errors.New("time is up")
 type clock struct {
 	context.Context
 	cancel context.CancelCauseFunc
+	limit  time.Duration
 
 	mu     sync.Mutex
 	timer  *time.Timer
@@ -23,7 +24,7 @@ type clock struct {
 }
 
 func newClock(ctx context.Context, d time.Duration) *clock {
-	c := &clock{end: time.Now().Add(d)}
+	c := &clock{limit: d, end: time.Now().Add(d)}
 	c.Context, c.cancel = context.WithCancelCause(ctx)
 	c.timer = time.AfterFunc(d, func() { c.cancel(errTime) })
 	return c

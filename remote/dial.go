@@ -7,9 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -22,36 +20,43 @@ const (
 	lostAfter = 3
 )
 
-// dial connects to a host within one time, jumps and handshakes included. A
-// server that is asked by many at once drops some (MaxStartups) before it says
-// a word; they come again a little later, each after a time of its own.
+// dial connects to a host within one time, jumps and handshakes included.
 func (d *Dialer) dial(ctx context.Context, h host) (link, error) {
-	limit := d.Timeout
-	if limit == 0 {
-		limit = h.timeout
-	}
-	if limit == 0 {
-		limit = DefaultTimeout
-	}
-	c := newClock(ctx, limit)
+	c := newClock(ctx, cmp.Or(d.Timeout, h.timeout, DefaultTimeout))
 	defer c.stop()
+	l, err := d.reach(c, h.jumps, h)
+	switch {
+	case err == nil:
+		return l, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	}
+	return nil, err
+}
+
+// reach connects to a host through its jumps. A server that is asked by many at
+// once drops some (MaxStartups) before it says a word; they come again a little
+// later, each after a time of its own.
+func (d *Dialer) reach(c *clock, jumps []host, h host) (*sshLink, error) {
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
-		l, dropped, err := d.try(c, h)
-		switch {
-		case err == nil:
-			return l, nil
-		case context.Cause(c) == errTime:
-			return nil, hint("is that the right address? "+h.says(), "no connection within %s (--connect-timeout): %w", limit, err)
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
-		case !dropped:
-			return nil, err
+		l, dropped, err := d.try(c, jumps, h)
+		if err == nil || !dropped {
+			return l, err
 		}
 		select {
 		case <-time.After(wait/2 + rand.N(wait)):
 		case <-c.Done():
+			return nil, c.up(h, err)
 		}
 	}
+}
+
+// up says so if a host failed because the time was up.
+func (c *clock) up(h host, err error) error {
+	if context.Cause(c) != errTime {
+		return err
+	}
+	return hint("is that the right address? "+h.says(), "no connection within %s (--connect-timeout): %w", c.limit, err)
 }
 
 // says tells where the address comes from.
@@ -62,37 +67,42 @@ func (h host) says() string {
 	return h.addressAt + " says " + h.address
 }
 
-// try makes one attempt through all jumps. dropped says that a server closed
-// the connection before it had shown a key.
-func (d *Dialer) try(c *clock, h host) (l *sshLink, dropped bool, err error) {
-	l = &sshLink{}
-	defer func() {
-		if err != nil {
-			l.close()
-		}
-	}()
-	for i, hop := range append(slices.Clone(h.jumps), h) {
-		conn, err := l.next(c, hop.dial())
-		if err != nil {
-			return l, false, hint(hop.says(), "%s: %w", hop.dial(), reason(err))
-		}
-		if i == 0 { // all else goes through it: a channel alone cannot be closed if its carrier is dead
-			stop := c.onEnd(func() { conn.Close() })
-			defer stop()
-		}
-		l.closers = append(l.closers, conn)
-		client, dropped, err := d.handshake(c, conn, hop)
-		if err != nil {
-			if hop.name != h.name {
-				err = hintOf(err, "jump %s: %w", hop.name, err)
-			}
-			return l, dropped, err
-		}
-		l.client = client
-		l.closers = append(l.closers, client)
+// try makes one attempt. dropped says that a server closed the connection
+// before it had shown a key.
+func (d *Dialer) try(c *clock, jumps []host, h host) (_ *sshLink, dropped bool, err error) {
+	conn, dropped, err := d.connect(c, jumps, h)
+	if err != nil {
+		return nil, dropped, err
 	}
+	stop := c.onEnd(func() { conn.Close() })
+	client, dropped, err := d.handshake(c, conn, h)
+	if !stop() && err == nil {
+		err = errTime
+	}
+	if err != nil {
+		conn.Close()
+		return nil, dropped && c.Err() == nil, c.up(h, err)
+	}
+	l := &sshLink{client}
 	go l.keepAlive(cmp.Or(d.every, keepalive))
 	return l, false, nil
+}
+
+// connect opens a connection to a host. dropped says that a jump broke that was
+// there before.
+func (d *Dialer) connect(c *clock, jumps []host, h host) (_ net.Conn, dropped bool, err error) {
+	if len(jumps) > 0 {
+		return d.through(c, jumps, h)
+	}
+	dialer := net.Dialer{}
+	if h.from != nil {
+		dialer.LocalAddr = &net.TCPAddr{IP: h.from}
+	}
+	conn, err := dialer.DialContext(c, h.network, h.dial())
+	if err != nil {
+		return nil, false, c.up(h, hint(h.says(), "%s: %w", h.dial(), reason(err)))
+	}
+	return prompt(conn), false, nil
 }
 
 // hintOf puts words in front of an error and keeps its way out.
@@ -112,7 +122,7 @@ func (d *Dialer) handshake(c *clock, conn net.Conn, h host) (_ *ssh.Client, drop
 	creds := &credentials{d: d, host: h, clock: c}
 	defer creds.close()
 	cfg := &ssh.ClientConfig{
-		User: h.user, Auth: []ssh.AuthMethod{ssh.PublicKeysCallback(creds.signers)},
+		Config: h.crypto, User: h.user, Auth: []ssh.AuthMethod{ssh.PublicKeysCallback(creds.signers)},
 		HostKeyCallback: check.check, HostKeyAlgorithms: check.algorithms(), ClientVersion: "SSH-2.0-sgpatch",
 	}
 	sc, channels, requests, err := ssh.NewClientConn(conn, h.dial(), cfg)
@@ -131,31 +141,10 @@ func closed(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE) || strings.HasSuffix(err.Error(), "EOF")
 }
 
-// sshLink is a connection of our own, over all its jumps.
-type sshLink struct {
-	client  *ssh.Client // the last hop
-	closers []io.Closer
-	once    sync.Once
-}
+// sshLink is a connection of our own to a host, or to a jump.
+type sshLink struct{ client *ssh.Client }
 
-func (l *sshLink) next(ctx context.Context, address string) (net.Conn, error) {
-	if l.client == nil {
-		conn, err := new(net.Dialer).DialContext(ctx, "tcp", address)
-		if err != nil {
-			return nil, err
-		}
-		return prompt(conn), nil
-	}
-	return l.client.DialContext(ctx, "tcp", address)
-}
-
-func (l *sshLink) close() {
-	l.once.Do(func() {
-		for _, c := range slices.Backward(l.closers) {
-			c.Close()
-		}
-	})
-}
+func (l *sshLink) close() { l.client.Close() }
 
 // keepAlive ends the connection when the other side has gone without a word.
 func (l *sshLink) keepAlive(every time.Duration) {

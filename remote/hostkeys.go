@@ -102,7 +102,7 @@ func (c *checker) known() []string {
 	return all
 }
 
-// algorithmList reads HostKeyAlgorithms: a list, or a change of the usual one.
+// algorithmList reads a list of algorithms, or a change of the usual one.
 func algorithmList(text string, usual []string) []string {
 	kind := text[0]
 	if strings.IndexByte("+-^", kind) >= 0 {

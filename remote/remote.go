@@ -34,7 +34,11 @@ type Dialer struct {
 	files    configFiles
 	secrets  secrets
 	recorder recorder
+	jumps    jumps
 }
+
+// Close ends the connections to hosts that were passed on the way to others.
+func (d *Dialer) Close() { d.jumps.close() }
 
 // DefaultTimeout is for connection and handshake together, over all jumps.
 const DefaultTimeout = 10 * time.Second

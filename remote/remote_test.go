@@ -303,6 +303,85 @@ func TestDeadAndMute(t *testing.T) {
 	}
 }
 
+// TestSharedJump: who comes over the same host shares its connection; one that
+// breaks is made anew, and one that freezes holds nobody longer than the time.
+func TestSharedJump(t *testing.T) {
+	gate, s := sshd.New(t), sshd.New(t)
+	home := s.Home(t, s.Known(t, "ed25519")+gate.Known(t, "ed25519"))
+	gate.Authorize(t, sshd.Public(t, s.Dir+"/client"))
+	sshd.Write(t, home+"/.ssh/config", fmt.Sprintf("Host gate\n  Port %s\nHost gpu-*\n  Port %s\n  ProxyJump gate\nHost *\n  HostName 127.0.0.1\n  User %s\n", gate.Port, s.Port, s.User))
+	d := dialer()
+	defer d.Close()
+	must(t, d, "gpu-0")
+	many := func() {
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() { must(t, d, fmt.Sprintf("gpu-%d", i)) })
+		}
+		all.Wait()
+	}
+	logins := func() int { return strings.Count(sshd.Read(t, gate.Dir+"/log"), "Accepted publickey") }
+	many()
+	if n := logins(); n != 1 {
+		t.Errorf("%d logins at the jump", n)
+	}
+	gate.Stop()
+	gate.Start(t)
+	many()
+	if n := logins(); n != 2 {
+		t.Errorf("%d logins at the jump after it had gone once", n)
+	}
+	gate.Freeze()
+	d.Timeout = 2 * time.Second
+	start := time.Now()
+	mustNot(t, d, "gpu-1", "within 2s")
+	d = dialer()
+	d.Timeout = 2 * time.Second
+	var all sync.WaitGroup
+	for i := range 20 {
+		all.Go(func() { mustNot(t, d, fmt.Sprintf("gpu-%d", i), "jump gate: no connection within 2s") })
+	}
+	all.Wait()
+	if took := time.Since(start); took > 15*time.Second {
+		t.Errorf("that took %s", took)
+	}
+}
+
+// TestPolicy: what may be agreed on with a host is what the configuration says.
+func TestPolicy(t *testing.T) {
+	s := sshd.New(t, "Ciphers aes256-ctr,aes256-gcm@openssh.com", "MACs hmac-sha2-256", "KexAlgorithms ecdh-sha2-nistp256,curve25519-sha256")
+	home := s.Home(t, s.Known(t, "ed25519"))
+	for line, words := range map[string]string{
+		"Ciphers aes256-ctr":                "",
+		"Ciphers none-such,aes256-ctr":      "",
+		"Ciphers -*gcm*":                    "",
+		"Ciphers aes128-ctr":                "no common algorithm",
+		"Ciphers -aes256*":                  "no common algorithm",
+		"Ciphers none-such":                 ":1: Ciphers none-such cannot be followed",
+		"Ciphers -*":                        ":1: Ciphers -* cannot be followed",
+		"Ciphers \"\"":                      ":1: Ciphers  cannot be followed",
+		"MACs hmac-sha2-256":                "",
+		"KexAlgorithms ecdh-sha2-nistp256":  "",
+		"KexAlgorithms +ecdh-sha2-nistp256": "",
+		"KexAlgorithms ^curve25519-sha256":  "",
+		"KexAlgorithms ecdh-sha2-nistp521":  "no common algorithm",
+		"AddressFamily inet":                "",
+		"AddressFamily inet6":               "127.0.0.1",
+		"AddressFamily ipx":                 ":1: AddressFamily ipx",
+		"BindAddress 127.0.0.1":             "",
+		"BindAddress 192.0.2.1":             "assign requested address",
+		"BindAddress here":                  ":1: BindAddress here is not an address",
+		"BindInterface lo":                  ":1: BindInterface cannot be followed",
+	} {
+		sshd.Write(t, home+"/.ssh/config", line+"\n")
+		if words == "" {
+			must(t, dialer(), s.Name())
+		} else {
+			mustNot(t, dialer(), s.Name(), words)
+		}
+	}
+}
+
 // TestFreezes: a host that goes away while it works holds nobody for ever.
 func TestFreezes(t *testing.T) {
 	s := sshd.New(t)

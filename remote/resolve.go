@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"golang.org/x/crypto/ssh"
 )
 
 // host is one machine as the configuration describes it.
@@ -25,7 +27,10 @@ type host struct {
 	known         []string
 	knownGlobally []string
 	keyAlgorithms string
-	hash          bool // HashKnownHosts
+	crypto        ssh.Config // Ciphers, MACs, KexAlgorithms
+	network       string     // tcp, tcp4, tcp6
+	from          net.IP     // BindAddress
+	hash          bool       // HashKnownHosts
 	timeout       time.Duration
 	jumps         []host   // to be passed first, in order
 	passedOver    []string // lines that are not followed, in case it does not work
@@ -66,7 +71,7 @@ func (d *Dialer) resolveJump(name string, follow bool, depth int) (host, error) 
 	if err != nil || !follow {
 		return h, err
 	}
-	h.jumps, err = d.jumps(e, depth)
+	h.jumps, err = d.resolveJumps(e, depth)
 	return h, err
 }
 
@@ -127,7 +132,58 @@ func (e *evaluation) host(name string) (host, error) {
 		}
 	}
 	h.passedOver = e.passedOver()
+	if err := e.network(&h); err != nil {
+		return h, err
+	}
+	if err := e.crypto(&h); err != nil {
+		return h, err
+	}
 	return h, e.refused()
+}
+
+func (e *evaluation) network(h *host) error {
+	family := e.first("addressfamily", "any")
+	h.network = map[string]string{"any": "tcp", "inet": "tcp4", "inet6": "tcp6"}[strings.ToLower(family)]
+	if h.network == "" {
+		return fmt.Errorf("%s: AddressFamily %s is none", e.got["addressfamily"][0].at, family)
+	}
+	if d := e.got["bindaddress"]; len(d) > 0 {
+		if h.from = net.ParseIP(d[0].args[0]); h.from == nil {
+			return fmt.Errorf("%s: BindAddress %s is not an address", d[0].at, d[0].args[0])
+		}
+	}
+	return nil
+}
+
+// crypto restricts what is agreed on with the host, as somebody's policy may
+// ask for. A list of which nothing is left is an error here, and not a host
+// with which nothing can be agreed on.
+func (e *evaluation) crypto(h *host) error {
+	var usual ssh.Config
+	usual.SetDefaults()
+	for _, list := range []struct {
+		key   string
+		usual []string
+		into  *[]string
+	}{
+		{"Ciphers", usual.Ciphers, &h.crypto.Ciphers},
+		{"MACs", usual.MACs, &h.crypto.MACs},
+		{"KexAlgorithms", usual.KeyExchanges, &h.crypto.KeyExchanges},
+	} {
+		d := e.got[strings.ToLower(list.key)]
+		if len(d) == 0 {
+			continue
+		}
+		if d[0].args[0] != "" {
+			*list.into = algorithmList(d[0].args[0], list.usual)
+		}
+		known := h.crypto
+		known.SetDefaults() // drops what the library does not have
+		if len(*list.into) == 0 || len(known.Ciphers) == 0 || len(known.MACs) == 0 || len(known.KeyExchanges) == 0 {
+			return &unhonoured{d[0].at, list.key + " " + d[0].args[0]}
+		}
+	}
+	return nil
 }
 
 // refused names a line that would change the way to the host and that cannot
@@ -139,6 +195,9 @@ func (e *evaluation) refused() error {
 	if d := e.got["revokedhostkeys"]; len(d) > 0 && strings.ToLower(d[0].args[0]) != "none" {
 		return &unhonoured{d[0].at, "RevokedHostKeys"} // or a revoked key would be taken for a good one
 	}
+	if d := e.got["bindinterface"]; len(d) > 0 {
+		return &unhonoured{d[0].at, "BindInterface"}
+	}
 	return nil
 }
 
@@ -146,7 +205,7 @@ func (e *evaluation) refused() error {
 // ssh_config of a distribution has GSSAPI switched on for everybody.
 func (e *evaluation) passedOver() []string {
 	var all []string
-	for key, name := range map[string]string{"gssapiauthentication": "GSSAPIAuthentication", "stricthostkeychecking": "StrictHostKeyChecking", "knownhostscommand": "KnownHostsCommand", "verifyhostkeydns": "VerifyHostKeyDNS", "pkcs11provider": "PKCS11Provider"} {
+	for key, name := range map[string]string{"gssapiauthentication": "GSSAPIAuthentication", "stricthostkeychecking": "StrictHostKeyChecking", "knownhostscommand": "KnownHostsCommand", "verifyhostkeydns": "VerifyHostKeyDNS", "pkcs11provider": "PKCS11Provider", "pubkeyacceptedalgorithms": "PubkeyAcceptedAlgorithms"} {
 		if d := e.got[key]; len(d) > 0 {
 			if v := strings.ToLower(d[0].args[0]); v != "no" && v != "none" && (key != "stricthostkeychecking" || (v != "yes" && v != "ask")) || (key == "stricthostkeychecking" && v == "no") {
 				all = append(all, fmt.Sprintf("%s: %s is not followed", d[0].at, name))
@@ -156,9 +215,9 @@ func (e *evaluation) passedOver() []string {
 	return all
 }
 
-// jumps resolves ProxyJump. Of several hops the first one's own configuration
+// resolveJumps resolves ProxyJump. Of several hops the first one's own configuration
 // says how it is reached; the others are reached through the one before.
-func (d *Dialer) jumps(e *evaluation, depth int) ([]host, error) {
+func (d *Dialer) resolveJumps(e *evaluation, depth int) ([]host, error) {
 	jump := e.got["proxyjump"]
 	if c := e.got["proxycommand"]; len(c) > 0 && strings.ToLower(c[0].args[0]) != "none" {
 		return nil, &unhonoured{c[0].at, "ProxyCommand"}

@@ -50,6 +50,7 @@ func (o *options) runFleet(stdout, stderr io.Writer) int {
 	context.AfterFunc(ctx, stop) // a second interrupt does not wait for anybody
 	f := &fleet{o: o, dialer: o.dialer(terminal{ctx}), request: request, names: names, stdout: stdout, stderr: stderr, reports: make([]*Report, len(names)), progress: o.progressOn(stderr)}
 	f.run(ctx)
+	f.dialer.Close()
 	f.progress.clear()
 	f.summary()
 	code := exitOK
