@@ -43,13 +43,13 @@ func (d *Dialer) carry(ctx context.Context, l link, request []byte) (Answer, err
 			if brought {
 				return Answer{}, fmt.Errorf("the program there says that it is %.12s…, not %.12s…", c.rest, p.digest)
 			}
-			err = d.bring(ctx, l, p)
+			err = d.bring(ctx, l, p, "")
 			brought = true
 		case "missing":
 			if brought {
 				return Answer{}, errors.New("the program was brought there, and is not there")
 			}
-			err = d.bring(ctx, l, p)
+			err = d.bring(ctx, l, p, c.rest)
 			brought = true
 		case "other":
 			p, err = sibling(p, c.rest)
@@ -81,18 +81,25 @@ func (d *Dialer) begin(ctx context.Context, l link, p *program) (*conversation, 
 	return c, nil
 }
 
-// bring uploads the program over the standard input of a command.
-func (d *Dialer) bring(ctx context.Context, l link, p *program) error {
+// bring uploads the program over the standard input of a command, packed if the
+// host has what unpacks it.
+func (d *Dialer) bring(ctx context.Context, l link, p *program, packer string) error {
+	data := p.data
+	if packer == "gzip" {
+		data = p.packed()
+	} else {
+		packer = "no"
+	}
 	for range 2 {
 		nonce := rand.Text()
 		open := context.AfterFunc(ctx, l.close)
-		proc, err := l.start(shellLine(uploadScript, nonce, p.digest, p.machines, strconv.Itoa(len(p.data))))
+		proc, err := l.start(shellLine(uploadScript, nonce, p.digest, p.machines, strconv.Itoa(len(p.data)), packer))
 		if err != nil {
 			return err
 		}
 		stop := context.AfterFunc(ctx, proc.kill)
 		go func() {
-			io.Copy(proc.stdin, bytes.NewReader(p.data))
+			io.Copy(proc.stdin, bytes.NewReader(data))
 			proc.stdin.Close()
 		}()
 		c := &conversation{process: proc, out: newReader(proc.stdout)}
@@ -107,6 +114,8 @@ func (d *Dialer) bring(ctx context.Context, l link, p *program) error {
 			return fmt.Errorf("while the program was brought there: %w", err)
 		case c.word == "stored":
 			return nil
+		case c.word != "torn" && c.stderr.String() != "":
+			return fmt.Errorf("%s: %s", c.rest, c.stderr)
 		case c.word != "torn":
 			return errors.New(c.rest)
 		}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -441,6 +442,21 @@ func TestCarry(t *testing.T) {
 	if left, _ := filepath.Glob(folder + "/.*"); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}
+	t.Run("old", func(t *testing.T) {
+		for name, days := range map[string]int{"older": 40, "newer": 20} {
+			sshd.Write(t, s.Far()+"/cache/sgpatch/"+name+"/sgpatch", "of another version")
+			then := time.Now().AddDate(0, 0, -days)
+			if err := os.Chtimes(s.Far()+"/cache/sgpatch/"+name, then, then); err != nil {
+				t.Fatal(err)
+			}
+		}
+		os.Remove(file)
+		must(t, dialer(), s.Name())
+		all, _ := filepath.Glob(s.Far() + "/cache/sgpatch/*")
+		if want := []string{folder, s.Far() + "/cache/sgpatch/newer"}; !slices.Equal(all, want) {
+			t.Errorf("%s, want %s", all, want)
+		}
+	})
 	t.Run("half", func(t *testing.T) {
 		text, _ := os.ReadFile(file)
 		sshd.Write(t, folder+"/.part-x", string(text[:len(text)/2]))
@@ -479,6 +495,35 @@ func TestCarry(t *testing.T) {
 		os.Symlink(s.Far()+"/elsewhere", folder)
 		mustNot(t, dialer(), s.Name(), "is not a private folder")
 	})
+}
+
+// TestCarryPlain: a host without gzip gets the program as it is, and one without
+// space keeps no part of it.
+func TestCarryPlain(t *testing.T) {
+	s := sshd.New(t, `ForceCommand PATH=DIR/bin; export PATH; . DIR/limit; eval "$SSH_ORIGINAL_COMMAND"`)
+	s.Home(t, s.Known(t, "ed25519"))
+	os.Mkdir(s.Dir+"/bin", 0o755)
+	for _, name := range []string{"id", "uname", "ls", "mkdir", "cat", "chmod", "sha256sum", "wc", "mv", "rm", "find", "gzip"} {
+		path, err := exec.LookPath(name)
+		if err == nil {
+			err = os.Symlink(path, s.Dir+"/bin/"+name)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	limit := func(text string) { sshd.Write(t, s.Dir+"/limit", text) }
+	for range 2 { // with gzip, and without
+		limit("ulimit -f 1000") // a disk that is full
+		mustNot(t, dialer(), s.Name(), "cannot be written")
+		if parts, _ := filepath.Glob(s.Far() + "/cache/sgpatch/*/.*"); len(parts) > 0 {
+			t.Errorf("left behind: %s", parts)
+		}
+		limit("")
+		must(t, dialer(), s.Name())
+		os.RemoveAll(s.Far() + "/cache")
+		os.Remove(s.Dir + "/bin/gzip")
+	}
 }
 
 func must2(b []byte, err error) []byte { return b }
@@ -523,7 +568,7 @@ func TestShells(t *testing.T) {
 		}
 		cmd := exec.Command(path, argv...)
 		cmd.Env = []string{"HOME=" + t.TempDir(), "PATH=" + os.Getenv("PATH")}
-		if out, err := cmd.CombinedOutput(); err != nil || string(out) != "sgpatch-n missing\n" {
+		if out, err := cmd.CombinedOutput(); err != nil || string(out) != "sgpatch-n missing gzip\n" {
 			t.Errorf("%s: %v: %s", shell, err, out)
 		}
 	}

@@ -19,18 +19,21 @@ const prelude = `umask 077; set -f; n=$1; d=$2; u=$(id -u); ` +
 
 // startScript: $4 is sudo to become root, $5 the program's own argument.
 const startScript = prelude +
-	`[ -e "$x" ] || say missing; folder "$s"; folder "$f"; ` +
+	`[ -e "$x" ] || say missing $(command -v gzip >/dev/null && echo gzip); folder "$s"; folder "$f"; ` +
 	`ours "-rwx------" "$x" || say refuse "$x is not a private file of this user: remove it"; ` +
 	`if [ "$4" = sudo ] && [ "$u" -ne 0 ]; then exec sudo -n -- "$x" "$5" "$n"; fi; exec "$x" "$5" "$n"`
 
-// uploadScript: $4 is the size. What arrived is given its name only when it is
-// complete; a part that a cut connection left is never started.
+// uploadScript: $4 is the size, $5 gzip if it comes packed. What arrived is given
+// its name only when it is complete; a part that a cut connection left is never
+// started. Versions that were brought a month ago and more go.
 const uploadScript = prelude +
 	`mkdir -p "$b" || say refuse "$b cannot be made"; mkdir "$s" 2>/dev/null; folder "$s"; mkdir "$f" 2>/dev/null; folder "$f"; ` +
-	`t=$f/.part-$n; (set -C; cat >"$t") || say refuse "$f cannot be written"; chmod 700 "$t"; ` +
+	`t=$f/.part-$n; unpack() { if [ "$1" = gzip ]; then gzip -dc; else cat; fi; }; ` +
+	`(set -C; unpack "$5" >"$t") || { rm -f "$t"; say refuse "$t cannot be written"; }; chmod 700 "$t"; ` +
 	`g=$d; if command -v sha256sum >/dev/null; then g=$(sha256sum <"$t"); fi; ` +
 	`[ "$(wc -c <"$t")" -eq "$4" ] || g=torn; ` +
-	`case $g in $d*) mv -f "$t" "$x" && say stored;; esac; rm -f "$t"; say torn`
+	`case $g in $d*) ;; *) rm -f "$t"; say torn;; esac; mv -f "$t" "$x" || say refuse "$x cannot be written"; ` +
+	`find "$s" -mindepth 1 -maxdepth 1 -type d -mtime +30 -exec rm -rf {} + 2>/dev/null; say stored`
 
 // shellLine is a script and its arguments as one command line.
 func shellLine(script string, args ...string) string {
