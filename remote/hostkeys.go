@@ -151,7 +151,7 @@ func (c *checker) judge(key ssh.PublicKey) error {
 	if bad != nil {
 		return hint(c.howToCheck(key), "the certificate of %s is not good: %s", c.host.lookup(), strings.TrimPrefix(bad.Error(), "ssh: "))
 	}
-	if len(known) > 0 {
+	if len(known) > 0 && !c.onlyAuthorities() {
 		k := known[0]
 		return hint(c.howToCheck(key)+"; if it is right, remove the old one: ssh-keygen -R "+quoteName(c.host), "the key of %s is not the one that is known: it has %s %s, %s:%d says %s; somebody may be in between",
 			c.host.lookup(), key.Type(), ssh.FingerprintSHA256(key), k.Filename, k.Line, ssh.FingerprintSHA256(k.Key))
@@ -160,6 +160,19 @@ func (c *checker) judge(key ssh.PublicKey) error {
 		return c.record(c.host, key)
 	}
 	return hint(c.howToCheck(key)+"; if it is right: --accept-new", "the key of %s is not known: %s %s", c.host.lookup(), key.Type(), ssh.FingerprintSHA256(key))
+}
+
+// onlyAuthorities reports that no key of the host is known, but whose word for
+// one would be taken. A key without a certificate is a new one then.
+func (c *checker) onlyAuthorities() bool {
+	for _, place := range c.places() {
+		for _, key := range c.db.HostKeys(place) {
+			if !key.Cert {
+				return false
+			}
+		}
+	}
+	return true
 }
 
 func (c *checker) howToCheck(key ssh.PublicKey) string {

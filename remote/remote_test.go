@@ -2,6 +2,7 @@ package remote
 
 import (
 	"context"
+	"crypto/ed25519"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"golang.org/x/crypto/ssh"
 
 	"sgpatch/fixtures/sshd"
 )
@@ -146,6 +149,69 @@ func TestHostKeys(t *testing.T) {
 		s.Home(t, "[127.0.0.1]:22 ssh-ed25519 AAAA\n"+s.Known(t, "ed25519")+"old 1024 35 1234\n")
 		must(t, dialer(), s.Name())
 	})
+}
+
+// TestInBetween: somebody with another key hears nothing of ours but our version
+// and the handshake: no name of a user, no key, no request.
+func TestInBetween(t *testing.T) {
+	s := sshd.New(t)
+	_, private, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := ssh.NewSignerFromKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var tried atomic.Int32
+	try := func(ssh.ConnMetadata) { tried.Add(1) }
+	server := &ssh.ServerConfig{
+		NoClientAuth:         true,
+		NoClientAuthCallback: func(c ssh.ConnMetadata) (*ssh.Permissions, error) { try(c); return nil, nil },
+		PublicKeyCallback:    func(c ssh.ConnMetadata, _ ssh.PublicKey) (*ssh.Permissions, error) { try(c); return nil, nil },
+		AuthLogCallback:      func(c ssh.ConnMetadata, _ string, _ error) { try(c) },
+	}
+	server.AddHostKey(key)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	ended := make(chan error)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _, _, err = ssh.NewServerConn(conn, server)
+			conn.Close()
+			ended <- err
+		}
+	}()
+	_, port, _ := net.SplitHostPort(l.Addr().String())
+	name := s.User + "@127.0.0.1:" + port
+	for known, words := range map[string]string{
+		"[127.0.0.1]:" + port + " " + sshd.Public(t, s.HostKey("ed25519")): "is not the one that is known",
+		"[127.0.0.1]:" + port + " " + sshd.Public(t, s.HostKey("rsa")):     "is not the one that is known",
+		"@cert-authority * " + sshd.Public(t, s.HostKey("ed25519")):        "is not known",
+		"": "is not known",
+		"@revoked * " + strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key.PublicKey()))): "is revoked",
+	} {
+		s.Home(t, known+"\n")
+		mustNot(t, dialer(), name, words)
+		if err := <-ended; err == nil {
+			t.Errorf("%s: the handshake was finished", known)
+		}
+	}
+	if n := tried.Load(); n > 0 {
+		t.Errorf("%d attempts to log in", n)
+	}
+	s.Home(t, "[127.0.0.1]:"+port+" "+string(ssh.MarshalAuthorizedKey(key.PublicKey())))
+	go dialer().Run(t.Context(), name, nil)
+	if err := <-ended; err != nil || tried.Load() == 0 {
+		t.Errorf("with the right key: %v, %d attempts", err, tried.Load()) // the test can see them
+	}
 }
 
 func TestHostCertificate(t *testing.T) {
