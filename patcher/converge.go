@@ -278,13 +278,16 @@ func (s *Site) withoutRecords(ctx context.Context, g Goal, o Options) (Outcome, 
 	return now.after(plan).outcome(plan, nil), nil
 }
 
+// HasRecords says whether there is anything for Purge to take away.
+func (s *Site) HasRecords() bool {
+	_, err := os.Lstat(filepath.Join(s.In.Root, txn.Folder))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
 // Purge takes the records of an install away, if nothing is in place any more.
 func (s *Site) Purge(ctx context.Context, wait time.Duration) error {
 	if len(s.Receipt.Sets) > 0 {
 		return &RefusedError{Code: "in-place", Path: s.In.Root, Message: "sets are still in place; their records stay", Hint: "sgpatch revert --all --purge" + s.Flags()}
-	}
-	if _, err := os.Lstat(filepath.Join(s.In.Root, txn.Folder)); errors.Is(err, fs.ErrNotExist) {
-		return nil
 	}
 	dir, err := s.lock(ctx, wait)
 	if err != nil {

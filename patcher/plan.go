@@ -99,12 +99,15 @@ func (p *Plan) Empty() bool { return p.settled() && len(p.Litter) == 0 }
 // settled says that there is nothing to commit.
 func (p *Plan) settled() bool { return len(p.Writes) == 0 && !p.moved }
 
-// Changed lists the files whose bytes change, as absolute paths.
+// Changed lists the files whose bytes change, as absolute paths: of a source
+// that stays as it is, the bytecode that goes because it would run instead.
 func (p *Plan) Changed() []string {
 	all := []string{}
 	for _, w := range p.Writes {
 		if w.Old != w.New {
 			all = append(all, p.Names[w.Path])
+		} else {
+			all = append(all, w.Stale...)
 		}
 	}
 	return all

@@ -36,13 +36,23 @@ func revertCommand(ctx context.Context, o *options) (*Report, error) {
 		goal.Revert = out.Plan.Receipt.Last.Sets
 	}
 	o.record(r, goal)
-	if o.purge && !o.dry {
-		if err := out.Site.Purge(ctx, o.wait); err != nil {
-			return r, &purgeError{p.site.In.Root, err}
-		}
-		r.find(verify.Finding{Code: "purged", Severity: "note", Path: p.site.In.Root, Message: "the records in " + p.site.In.Root + "/.sgpatch are taken away"})
+	if o.purge && out.Site.HasRecords() {
+		return r, o.takeRecords(ctx, r, out.Site)
 	}
 	return r, nil
+}
+
+// takeRecords takes the records away, or says that it would.
+func (o *options) takeRecords(ctx context.Context, r *Report, s *patcher.Site) error {
+	verb := "would be taken away"
+	if !o.dry {
+		verb = "are taken away"
+		if err := s.Purge(ctx, o.wait); err != nil {
+			return &purgeError{s.In.Root, err}
+		}
+	}
+	r.find(verify.Finding{Code: "purged", Severity: "note", Path: s.In.Root, Message: "the records in " + s.In.Root + "/.sgpatch " + verb})
+	return nil
 }
 
 // purgeError says that the patches are out and the records are not.
