@@ -10,7 +10,7 @@ FUZZTIME ?= 30s
 CONFORMANCETIME ?= 3m
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: build demo test bench wheels releases fuzz torture conformance lint install uninstall cases clean
+.PHONY: build demo test bench bench-fleet wheels releases fuzz torture conformance lint install uninstall cases clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/sgpatch ./cmd/patch
@@ -38,6 +38,10 @@ releases:
 
 bench: build
 	$(GO) run ./fixtures/bench -bin bin/sgpatch
+
+# 64 hosts on the loopback: this program, clush and Ansible in turn
+bench-fleet:
+	$(GO) test ./fixtures/fleet -run '^$$' -bench Fleet -benchtime 3x
 
 fuzz:
 	./fixtures/fuzz $(FUZZTIME)

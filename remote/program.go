@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -49,15 +50,19 @@ func machines(system, arch string) []string {
 // own is the program that runs, as it was started: its file may have been
 // replaced meanwhile.
 var own = sync.OnceValues(func() (*program, error) {
-	path, err := os.Executable()
+	path, err := ownPath()
 	if err != nil {
 		return nil, err
 	}
-	if runtime.GOOS == "linux" {
-		path = "/proc/self/exe"
-	}
 	return readProgram(path, machines(runtime.GOOS, runtime.GOARCH))
 })
+
+func ownPath() (string, error) {
+	if runtime.GOOS == "linux" {
+		return "/proc/self/exe", nil
+	}
+	return os.Executable()
+}
 
 func readProgram(path string, machines []string) (*program, error) {
 	data, err := os.ReadFile(path)
@@ -71,11 +76,20 @@ func readProgram(path string, machines []string) (*program, error) {
 
 // OwnDigest is the SHA-256 of the program that runs.
 func OwnDigest() (string, error) {
-	p, err := own()
+	path, err := ownPath()
 	if err != nil {
 		return "", err
 	}
-	return p.digest, nil
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
 // sibling is the release binary for another kind of machine, which lies beside

@@ -602,7 +602,7 @@ func TestOtherMachine(t *testing.T) {
 	if runtime.GOARCH == "arm64" {
 		other, kind = "amd64", "x86_64"
 	}
-	sshd.Write(t, s.Dir+"/bin/uname", "#!/bin/sh\nif [ \"$1\" = -m ]; then echo "+kind+"; else echo Linux; fi\n")
+	sshd.Write(t, s.Dir+"/bin/uname", "#!/bin/sh\n[ $1 = -sm ] && echo Linux "+kind+"\n")
 	os.Chmod(s.Dir+"/bin/uname", 0o700)
 	mustNot(t, dialer(), s.Name(), "it is Linux/"+kind, "sgpatch-linux-"+other)
 	exe, err := os.Executable()

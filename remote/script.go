@@ -7,21 +7,25 @@ import "strings"
 // too) hands them to /bin/sh as they are. Their arguments are a nonce, a digest
 // and names of machines; nothing a user wrote comes near a shell.
 
-// prelude: $1 nonce, $2 digest, $3 kinds of machine. ours PATTERN PATH holds if
-// PATH is no link, has that type and mode, and belongs to this user.
-const prelude = `umask 077; set -f; n=$1; d=$2; u=$(id -u); ` +
+// prelude: $1 nonce, $2 digest, $3 kinds of machine. folder PATH demands that
+// PATH is no link, private, and belongs to this user. A program that is started
+// costs a host a millisecond or two, and there may be thousands of hosts.
+const prelude = `umask 077; set -f; n=$1; d=$2; ` +
 	`say() { echo "sgpatch-$n $*"; exit 0; }; ` +
-	`m=$(uname -s)/$(uname -m); case " $3 " in *" $m "*) ;; *) say other $m;; esac; ` +
+	`m=$(uname -sm); m=${m% *}/${m#* }; case " $3 " in *" $m "*) ;; *) say other $m;; esac; ` +
 	`b=${XDG_CACHE_HOME:-$HOME/.cache}; case $b in /*) ;; *) say refuse there is no home directory to keep the program in;; esac; ` +
 	`s=$b/sgpatch; f=$s/$d; x=$f/sgpatch; ` +
-	`ours() { set -- "$1" $(ls -ldn "$2"); case $2 in $1*) [ "$4" = "$u" ];; *) false;; esac; }; ` +
-	`folder() { ours "drwx--[-S]---" "$1" || say refuse "$1 is not a private folder of this user: chmod 700 it, or remove it"; }; `
+	`folder() { case $(ls -ldn "$1") in drwx--[-S]---*) [ -O "$1" ];; *) false;; esac || say refuse "$1 is not a private folder of this user: chmod 700 it, or remove it"; }; `
 
-// startScript: $4 is sudo to become root, $5 the program's own argument.
+// startScript: $4 is sudo to become root, $5 the program's own argument. One ls
+// looks at both folders and the program; if that is not as it should be, each
+// is looked at to say what is the matter. Whoever is no owner of the first
+// cannot have made the others.
 const startScript = prelude +
-	`[ -e "$x" ] || say missing $(command -v gzip >/dev/null && echo gzip); folder "$s"; folder "$f"; ` +
-	`ours "-rwx------" "$x" || say refuse "$x is not a private file of this user: remove it"; ` +
-	`if [ "$4" = sudo ] && [ "$u" -ne 0 ]; then exec sudo -n -- "$x" "$5" "$n"; fi; exec "$x" "$5" "$n"`
+	`[ -e "$x" ] || say missing $(command -v gzip >/dev/null && echo gzip); ` +
+	`case $(ls -ldn "$s" "$f" "$x") in drwx--[-S]---*" $s"?drwx--[-S]---*" $f"?-rwx------*" $x") [ -O "$s" ] && [ -O "$f" ] && [ -O "$x" ];; *) false;; esac || ` +
+	`{ folder "$s"; folder "$f"; say refuse "$x is not a private file of this user: remove it"; }; ` +
+	`if [ "$4" = sudo ] && [ "$(id -u)" -ne 0 ]; then exec sudo -n -- "$x" "$5" "$n"; fi; exec "$x" "$5" "$n"`
 
 // uploadScript: $4 is the size, $5 gzip if it comes packed. What arrived is given
 // its name only when it is complete; a part that a cut connection left is never
