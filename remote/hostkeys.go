@@ -50,11 +50,36 @@ func (d *Dialer) checker(h host) (*checker, error) {
 		}
 		files = append(files, path)
 	}
-	db, err := knownhosts.NewDB(files...)
+	db, err := d.known.read(files)
 	if err != nil {
 		return nil, hint("mend or remove that line", "%s", strings.TrimPrefix(err.Error(), "knownhosts: "))
 	}
 	return &checker{host: h, db: db, accept: d.AcceptNew, record: d.recordKey}, nil
+}
+
+// knownKeys are the files of known keys that were read, each set of them once: a
+// fleet's may have as many lines as it has hosts.
+type knownKeys struct {
+	mu  sync.Mutex
+	all map[string]*knownhosts.HostKeyDB
+}
+
+func (k *knownKeys) read(files []string) (*knownhosts.HostKeyDB, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	name := strings.Join(files, "\x00")
+	if db := k.all[name]; db != nil {
+		return db, nil
+	}
+	db, err := knownhosts.NewDB(files...)
+	if err != nil {
+		return nil, err
+	}
+	if k.all == nil {
+		k.all = map[string]*knownhosts.HostKeyDB{}
+	}
+	k.all[name] = db
+	return db, nil
 }
 
 // places are the names under which known_hosts may have the host: a line

@@ -32,6 +32,7 @@ type Dialer struct {
 
 	every    time.Duration // between keepalives, 0 as usual
 	files    configFiles
+	known    knownKeys
 	secrets  secrets
 	recorder recorder
 	jumps    jumps
