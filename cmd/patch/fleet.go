@@ -186,7 +186,9 @@ func (f *fleet) finish(i int, r *Report) {
 func (f *fleet) printReady() {
 	for !f.held && f.printed < len(f.reports) && f.reports[f.printed] != nil {
 		f.progress.clear()
-		f.print(f.reports[f.printed])
+		r := f.reports[f.printed]
+		f.print(r)
+		f.reports[f.printed] = &Report{Exit: r.Exit} // of ten thousand hosts not all are kept
 		f.printed++
 	}
 }
