@@ -60,7 +60,7 @@ func (r result) what() string {
 func program(t *testing.T, flags ...string) string {
 	t.Helper()
 	path := t.TempDir() + "/sgpatch"
-	cmd := exec.Command("go", append(append([]string{"build", "-trimpath", "-o", path}, flags...), "../../cmd/patch")...)
+	cmd := exec.Command("go", append(append([]string{"build", "-trimpath", "-ldflags", "-s -w", "-o", path}, flags...), "../../cmd/patch")...)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -77,6 +77,7 @@ func interpreter(t *testing.T) string {
 func newControl(t *testing.T) *control {
 	t.Helper()
 	tools.Path(t, "ansible-playbook")
+	t.Parallel() // Ansible takes its time for each task, on one processor
 	sockets, err := os.MkdirTemp("", "cp")
 	if err != nil {
 		t.Fatal(err)
