@@ -10,7 +10,7 @@ FUZZTIME ?= 30s
 CONFORMANCETIME ?= 3m
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: build demo test bench bench-fleet wheels releases fuzz torture conformance lint install uninstall cases clean
+.PHONY: build demo test bench bench-fleet wheels releases fuzz torture conformance contrib lint install uninstall cases clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/sgpatch ./cmd/patch
@@ -22,7 +22,7 @@ test:
 	$(GO) test -race -timeout 20m ./...
 
 lint:
-	@test -z "$$(gofmt -l cmd fixtures patcher patches remote verify)" || { gofmt -l cmd fixtures patcher patches remote verify; exit 1; }
+	@test -z "$$(gofmt -l cmd contrib fixtures patcher patches remote verify)" || { gofmt -l cmd contrib fixtures patcher patches remote verify; exit 1; }
 	$(GO) vet ./...
 	$(GO) vet -tags faults ./patcher/internal/txn
 	$(GO) run $(STATICCHECK) ./...
@@ -55,6 +55,12 @@ torture:
 # against git apply and patch -F0: on what their own tests apply, and on random diffs
 conformance:
 	$(GO) run ./fixtures/conformance -for $(CONFORMANCETIME) $(CONFORMANCEFLAGS)
+
+# kustomize builds the examples, and each form is looked at by its own tool; the
+# Dockerfiles, scripts and units themselves are run by go test ./contrib
+contrib:
+	./contrib/lint
+	cd contrib/kubernetes/check && $(GO) vet . && $(GO) test -count 1 .
 
 cases: build
 	SGPATCH_BIN=$(CURDIR)/bin/sgpatch $(SGPATCH_CASES)/run
