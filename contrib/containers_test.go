@@ -45,6 +45,21 @@ while True:
     time.sleep(0.02)
 `
 
+// finder is what setuptools makes of an editable install in the form of SGLang's:
+// not a path, because the package lies beside its pyproject.toml.
+const finder = `
+import sys
+from importlib.util import spec_from_file_location
+MAPPING: dict[str, str] = {'sglang': '` + checkout + `/sglang'}
+class _EditableFinder:
+    @classmethod
+    def find_spec(cls, fullname, path=None, target=None):
+        if fullname in MAPPING:
+            return spec_from_file_location(fullname, MAPPING[fullname] + "/__init__.py")
+def install():
+    sys.meta_path.append(_EditableFinder)
+`
+
 // started is what the server says.
 type started struct {
 	Pid, Uid int
@@ -64,7 +79,8 @@ var layouts = []layout{
 	{"editable", "python3", checkout, func(t *testing.T, root string) {
 		sglang(t, root+checkout)
 		site := strings.TrimSpace(process{root: root}.exits(t, 0, "python3", "-c", "import site; print(site.getsitepackages()[0])"))
-		must(t, os.MkdirAll(root+site, 0o755), os.WriteFile(root+site+"/__editable__.sglang-0.0.0.pth", []byte(checkout+"\n"), 0o644))
+		must(t, os.MkdirAll(root+site, 0o755), os.WriteFile(root+site+"/__editable__.sglang-0.0.0.pth", []byte("import __editable___sglang_0_0_0_finder; __editable___sglang_0_0_0_finder.install()"), 0o644),
+			os.WriteFile(root+site+"/__editable___sglang_0_0_0_finder.py", []byte(finder), 0o644))
 		// such bytecode is never compared with its source
 		process{root: root}.exits(t, 0, "python3", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", checkout)
 	}},
