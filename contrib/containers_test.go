@@ -5,171 +5,16 @@ package contrib
 import (
 	"bufio"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"sgpatch/fixtures/python"
-	"sgpatch/fixtures/tree"
-	"sgpatch/fixtures/wheels"
 )
-
-const (
-	gate     = "SGLANG_FORCE_CUSTOM_AR_PCIE"
-	checkout = "/sgl-workspace/sglang/python"
-	gated    = "sglang/srt/distributed/device_communicators/custom_all_reduce"
-)
-
-// server stands in for SGLang's: it says who it is and which bytecode of the gate's
-// file it would run, and waits for SIGTERM.
-const server = `
-import importlib.machinery, json, os, signal, sys, time, sglang
-def strings(code):
-    for c in code.co_consts:
-        yield from strings(c) if hasattr(c, "co_consts") else [c]
-path = os.path.join(os.path.dirname(sglang.__file__), "srt/distributed/device_communicators/custom_all_reduce.py")
-utils = path.replace(".py", "_utils.py")
-known = {c for p in (path, utils) if os.path.exists(p) for c in strings(importlib.machinery.SourceFileLoader("m", p).get_code("m"))}
-signal.signal(signal.SIGTERM, lambda *a: sys.exit(7))
-print(json.dumps({"pid": os.getpid(), "uid": os.getuid(), "args": sys.argv[1:], "gate": os.environ.get("` + gate + `"), "patched": "` + gate + `" in known}), flush=True)
-while True:
-    time.sleep(0.02)
-`
-
-// finder is what setuptools makes of an editable install in the form of SGLang's:
-// not a path, because the package lies beside its pyproject.toml.
-const finder = `
-import sys
-from importlib.util import spec_from_file_location
-MAPPING: dict[str, str] = {'sglang': '` + checkout + `/sglang'}
-class _EditableFinder:
-    @classmethod
-    def find_spec(cls, fullname, path=None, target=None):
-        if fullname in MAPPING:
-            return spec_from_file_location(fullname, MAPPING[fullname] + "/__init__.py")
-def install():
-    sys.meta_path.append(_EditableFinder)
-`
-
-// started is what the server says.
-type started struct {
-	Pid, Uid int
-	Args     []string
-	Gate     string
-	Patched  bool
-}
-
-// layout makes an image as the official ones are: where SGLang is, and which
-// interpreter has it.
-type layout struct {
-	file, python, root string
-	make               func(t *testing.T, root string)
-}
-
-var layouts = []layout{
-	{"editable", "python3", checkout, func(t *testing.T, root string) {
-		sglang(t, root+checkout)
-		site := strings.TrimSpace(process{root: root}.exits(t, 0, "python3", "-c", "import site; print(site.getsitepackages()[0])"))
-		must(t, os.MkdirAll(root+site, 0o755), os.WriteFile(root+site+"/__editable__.sglang-0.0.0.pth", []byte("import __editable___sglang_0_0_0_finder; __editable___sglang_0_0_0_finder.install()"), 0o644),
-			os.WriteFile(root+site+"/__editable___sglang_0_0_0_finder.py", []byte(finder), 0o644))
-		// such bytecode is never compared with its source
-		process{root: root}.exits(t, 0, "python3", "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", checkout)
-	}},
-	{"venv", "/opt/sglang/bin/python3", "", func(t *testing.T, root string) {
-		p := process{root: root}
-		p.exits(t, 0, "python3", "-m", "venv", "--without-pip", "/opt/sglang")
-		site := strings.TrimSpace(p.exits(t, 0, "/opt/sglang/bin/python3", "-c", "import site; print(site.getsitepackages()[0])"))
-		sglang(t, root+site)
-		p.exits(t, 0, "/opt/sglang/bin/python3", "-m", "compileall", "-q", site)
-	}},
-}
-
-// sglang lays the small SGLang down, or a real release if SGPATCH_IMAGE_RELEASE
-// names one, with a server that needs no GPU.
-func sglang(t *testing.T, dir string) {
-	t.Helper()
-	must(t, os.MkdirAll(dir, 0o755))
-	if release := os.Getenv("SGPATCH_IMAGE_RELEASE"); release != "" {
-		must(t, wheels.Unpack(release, dir), os.WriteFile(dir+"/sglang/__init__.py", nil, 0o644))
-	} else {
-		must(t, tree.Write(dir))
-	}
-	must(t, os.WriteFile(dir+"/sglang/launch_server.py", []byte(server), 0o644))
-}
-
-// program plays Dockerfile.sgpatch, once for all tests: the build, which needs this
-// machine's Go, in a copy of the tree, and the image from scratch. It is the
-// binary in that image.
-var program = sync.OnceValues(func() (string, error) {
-	stages, err := dockerfile("containers/Dockerfile.sgpatch")
-	if err != nil {
-		return "", err
-	}
-	build, last := stages[0], stages[len(stages)-1]
-	if last.base != "scratch" || build.one("WORKDIR").line != "/src" {
-		return "", fmt.Errorf("the images are not as this test plays them: %v", stages)
-	}
-	src := filepath.Join(scratch, "src")
-	top, err := os.ReadDir("..")
-	if err != nil {
-		return "", err
-	}
-	for _, d := range top {
-		from, to := filepath.Join("..", d.Name()), filepath.Join(src, d.Name())
-		switch {
-		case d.Name() == ".git" || d.Name() == "bin":
-		case d.IsDir():
-			err = errors.Join(err, os.CopyFS(to, os.DirFS(from)))
-		default:
-			err = errors.Join(err, os.MkdirAll(src, 0o755), copyTo(from, to))
-		}
-	}
-	cmd := exec.Command("sh", "-c", build.one("RUN").line)
-	cmd.Dir, cmd.Env = src, python.CleanEnv()
-	if out, failed := cmd.CombinedOutput(); failed != nil {
-		err = errors.Join(err, fmt.Errorf("%w: %s", failed, out))
-	}
-	return filepath.Join(src, strings.TrimPrefix(last.one("COPY").words[0], "/src")), err
-})
-
-// scratch is a directory for what all tests share.
-var scratch string
-
-func TestMain(m *testing.M) {
-	dir, err := os.MkdirTemp("", "contrib")
-	if err != nil {
-		panic(err)
-	}
-	scratch = dir
-	code := m.Run()
-	os.RemoveAll(dir)
-	os.Exit(code)
-}
-
-func copyTo(from, to string) error {
-	data, err := os.ReadFile(from)
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(to, data, 0o755)
-}
-
-// stagesOf reads one of our Dockerfiles.
-func stagesOf(t *testing.T, path string) []stage {
-	t.Helper()
-	all, err := dockerfile(path)
-	must(t, err)
-	return all
-}
 
 // TestScratch: the program needs nothing of an image.
 func TestScratch(t *testing.T) {
@@ -234,56 +79,103 @@ func TestImages(t *testing.T) {
 	for _, l := range layouts {
 		t.Run(l.file, func(t *testing.T) {
 			stages := stagesOf(t, "containers/Dockerfile."+l.file)
-			last := stages[len(stages)-1]
-			base := newImage(t)
-			base.change(t, func(root string) { l.make(t, root) })
-			base.shipped(t)
-			im := base.copied(t)
-			layers, code := im.play(t, last, process{})
+			b := built{layout: l, last: stages[len(stages)-1], base: newImage(t)}
+			b.base.change(t, func(root string) { l.make(t, root) })
+			b.base.shipped(t)
+			b.image = b.base.copied(t)
+			layers, code := b.image.play(t, b.last, process{})
 			if code != 0 {
 				t.Fatalf("the build ends with %d", code)
 			}
 			onlyOurs(t, layers[len(layers)-1])
-			im.shipped(t)
-			entry := last.one("ENTRYPOINT").words
-			for _, s := range surroundings {
-				t.Run(s.name, func(t *testing.T) {
-					upper := ""
-					if !s.readOnly {
-						upper = im.copied(t).next(t)
-					}
-					im.mounted(t, im.layers, upper, func(root string) {
-						p := process{root: root, uid: s.uid, gid: s.gid, env: s.env}
-						p.exits(t, 0, "sgpatch", "verify", "--fast", "--python", l.python)
-						p.serves(t, append(slices.Clone(entry), "--tp", "8"), "--tp", "8")
-						if out := p.exits(t, 1, append(slices.Clone(entry), "--disable-custom-all-reduce")...); !strings.Contains(out, "--disable-custom-all-reduce") {
-							t.Errorf("it is not said why:\n%s", out)
-						}
-						p.env = append(p.env, gate+"=0")
-						p.exits(t, 1, entry...)
-					})
-				})
+			b.image.shipped(t)
+			b.starts(t)
+			t.Run("built as a user", b.builtAsUser)
+			t.Run("a build that goes on without", b.goesOn)
+			t.Run("taken out in another layer", b.takenOut)
+		})
+	}
+}
+
+// built is what a Dockerfile made of a base.
+type built struct {
+	layout
+	last        stage
+	base, image *image
+}
+
+func (b built) entry() []string { return slices.Clone(b.last.one("ENTRYPOINT").words) }
+
+// starts the server in each of the surroundings, and sees that it is not started
+// where the patch is switched off.
+func (b built) starts(t *testing.T) {
+	for _, s := range surroundings {
+		t.Run(s.name, func(t *testing.T) {
+			upper := ""
+			if !s.readOnly {
+				upper = b.image.copied(t).next(t)
 			}
-			t.Run("as a user", func(t *testing.T) { // USER before RUN
-				im := base.copied(t)
-				layers, code := im.play(t, last, process{uid: 1000, gid: 1000})
-				if code != 3 || len(contents(t, layers[len(layers)-1])) > 0 {
-					t.Errorf("the build ends with %d and leaves %q", code, contents(t, layers[len(layers)-1]))
+			b.image.mounted(t, b.image.layers, upper, func(root string) {
+				p := process{root: root, uid: s.uid, gid: s.gid, env: s.env}
+				p.exits(t, 0, "sgpatch", "verify", "--fast", "--python", b.python)
+				p.serves(t, append(b.entry(), "--tp", "8"), "--tp", "8")
+				if out := p.exits(t, 1, append(b.entry(), "--disable-custom-all-reduce")...); !strings.Contains(out, "--disable-custom-all-reduce") {
+					t.Errorf("it is not said why:\n%s", out)
 				}
-			})
-			t.Run("taken out in another layer", func(t *testing.T) {
-				im := im.copied(t)
-				im.change(t, func(root string) {
-					p := process{root: root}
-					p.exits(t, 0, "sgpatch", "revert", "--python", l.python, "--result", "38.3 tok/s, was 82")
-					p.exits(t, 1, entry...)
-				})
-				im.mounted(t, im.layers, "", func(now string) {
-					base.mounted(t, base.layers, "", func(was string) { sameSources(t, was, now) })
-				})
+				p.env = append(p.env, gate+"=0")
+				p.exits(t, 1, b.entry()...)
 			})
 		})
 	}
+}
+
+// builtAsUser has USER before RUN.
+func (b built) builtAsUser(t *testing.T) {
+	layers, code := b.base.copied(t).play(t, b.last, process{uid: 1000, gid: 1000})
+	if left := contents(t, layers[len(layers)-1]); code != 3 || len(left) > 0 {
+		t.Errorf("the build ends with %d and leaves %q", code, left)
+	}
+}
+
+// goesOn runs the line that the page gives for a build that may go without the
+// patch, on an SGLang that no variant fits.
+func (b built) goesOn(t *testing.T) {
+	page, err := os.ReadFile("containers/README.md")
+	must(t, err)
+	_, line, _ := strings.Cut(string(page), "`RUN ")
+	line, _, _ = strings.Cut(line, "`")
+	if !strings.HasPrefix(line, "sgpatch apply") {
+		t.Fatalf("the page has no such line: %q", line)
+	}
+	im := b.base.copied(t)
+	p := process{env: []string{"VIRTUAL_ENV=/opt/sglang"}}
+	im.change(t, func(root string) {
+		p.root = root
+		must(t, copyTo(binary(), root+"/usr/local/bin/sgpatch"))
+		at := strings.TrimSpace(p.exits(t, 0, b.python, "-c", "import sglang; print(sglang.__path__[0])"))
+		must(t, os.WriteFile(root+filepath.Dir(at)+"/"+gated+".py", []byte("rewritten = True\n"), 0o644))
+	})
+	layer := im.change(t, func(root string) {
+		p.root = root
+		p.exits(t, 0, "/bin/sh", "-c", line)
+		p.exits(t, 3, "sgpatch", "apply")
+	})
+	if left := contents(t, layer); len(left) > 0 {
+		t.Errorf("%s leaves %q", line, left)
+	}
+}
+
+// takenOut reverts in a layer of its own.
+func (b built) takenOut(t *testing.T) {
+	im := b.image.copied(t)
+	im.change(t, func(root string) {
+		p := process{root: root}
+		p.exits(t, 0, "sgpatch", "revert", "--python", b.python, "--result", "38.3 tok/s, was 82")
+		p.exits(t, 1, b.entry()...)
+	})
+	im.mounted(t, im.layers, "", func(now string) {
+		b.base.mounted(t, b.base.layers, "", func(was string) { sameSources(t, was, now) })
+	})
 }
 
 // serves starts a command as pid 1 of a container, and stops it as a runtime does.
@@ -314,12 +206,16 @@ func (p process) serves(t *testing.T, argv []string, args ...string) {
 }
 
 // onlyOurs: the layer of apply has the gate's files, the entry, the records and
-// the history, takes away bytecode, and has nothing else.
+// the history, takes away bytecode, and has nothing else, in all less than 1 MB.
 func onlyOurs(t *testing.T, layer string) {
 	t.Helper()
 	all := contents(t, layer)
 	seen := 0
+	size := int64(0)
 	for _, path := range all {
+		if st, err := os.Stat(layer + path); err == nil {
+			size += st.Size()
+		}
 		switch {
 		case strings.Contains(path, gated) && strings.HasSuffix(path, ".py"):
 			seen++
@@ -329,8 +225,8 @@ func onlyOurs(t *testing.T, layer string) {
 			t.Errorf("the layer has %s", path)
 		}
 	}
-	if seen == 0 {
-		t.Errorf("no file of SGLang in %q", all)
+	if seen == 0 || size > 1<<20 {
+		t.Errorf("%d files of SGLang and %d bytes in %q", seen, size, all)
 	}
 }
 

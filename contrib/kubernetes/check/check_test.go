@@ -118,7 +118,11 @@ func TestApply(t *testing.T) {
 // resource without the label is left alone.
 func TestOtherForms(t *testing.T) {
 	own := "      initContainers:\n      - {name: own, image: example.invalid/own:1}\n      containers:\n      - name: sglang"
+	worker := "    workerTemplate:\n      spec:\n        containers:\n        - name: "
 	for _, c := range []struct{ name, component, old, new, says string }{
+		{"one template of two", "verify", worker + "sglang", worker + "other", "testing value"},
+		{"one template of two", "apply", worker + "sglang", worker + "other", "testing value"},
+		{"no template for the leader", "verify", "leaderTemplate:", "other:", "leaderTemplate"},
 		{"another container first", "verify", "- name: sglang\n", "- name: proxy\n", "testing value"},
 		{"no command", "verify", "        command: [python3, -m, sglang.launch_server]\n", "", "command/0"},
 		{"another container first", "apply", "- name: sglang\n", "- name: proxy\n", "testing value"},
@@ -127,7 +131,11 @@ func TestOtherForms(t *testing.T) {
 	} {
 		t.Run(c.component+" "+c.name, func(t *testing.T) {
 			dir := t.TempDir()
-			text, err := os.ReadFile("../example/base/deployment.yaml")
+			example := "../example/base/deployment.yaml"
+			if strings.Contains(c.name, "template") {
+				example = "../example/base/leaderworkerset.yaml"
+			}
+			text, err := os.ReadFile(example)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -139,9 +147,9 @@ func TestOtherForms(t *testing.T) {
 				t.Fatal(err)
 			}
 			for name, text := range map[string]string{
-				"base/deployment.yaml":         strings.Replace(string(text), c.old, c.new, 1),
+				"base/object.yaml":             strings.Replace(string(text), c.old, c.new, 1),
 				"component/kustomization.yaml": string(component),
-				"kustomization.yaml":           "resources: [base/deployment.yaml]\ncomponents: [component]\n",
+				"kustomization.yaml":           "resources: [base/object.yaml]\ncomponents: [component]\n",
 			} {
 				path := filepath.Join(dir, name)
 				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
