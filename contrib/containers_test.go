@@ -28,7 +28,7 @@ func TestScratch(t *testing.T) {
 	cmd := exec.Command(last.one("ENTRYPOINT").words[0], "version")
 	cmd.Env, cmd.SysProcAttr, cmd.Dir = []string{}, &syscall.SysProcAttr{Chroot: root}, "/"
 	out, err := cmd.CombinedOutput()
-	if err != nil || !strings.Contains(string(out), "sgpatch 0.1.0") {
+	if err != nil || !strings.HasPrefix(string(out), "sgpatch ") {
 		t.Errorf("%v: %s", err, out)
 	}
 }
