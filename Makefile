@@ -10,7 +10,7 @@ FUZZTIME ?= 30s
 CONFORMANCETIME ?= 3m
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: build demo test bench bench-fleet wheels releases fuzz torture conformance lint install uninstall cases clean
+.PHONY: build demo test bench bench-fleet wheels releases fuzz torture conformance contrib lint install uninstall cases clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/sgpatch ./cmd/patch
@@ -55,6 +55,12 @@ torture:
 # against git apply and patch -F0: on what their own tests apply, and on random diffs
 conformance:
 	$(GO) run ./fixtures/conformance -for $(CONFORMANCETIME) $(CONFORMANCEFLAGS)
+
+# kustomize builds the examples, and each form is looked at by its own tool; the
+# Dockerfiles, scripts and units themselves are run by go test ./contrib
+contrib:
+	./contrib/lint
+	cd contrib/kubernetes/check && $(GO) vet . && $(GO) test -count 1 .
 
 cases: build
 	SGPATCH_BIN=$(CURDIR)/bin/sgpatch $(SGPATCH_CASES)/run

@@ -65,6 +65,14 @@ func (r *Receipt) install(root, python string) (install.Install, bool) {
 	return in, true
 }
 
+// sameTime compares a file's time with a recorded one. An image's layers keep whole
+// seconds: an interpreter that came with the same build has lost the rest of its
+// time when the image is pulled.
+func sameTime(now time.Time, then int64) bool {
+	at := now.UnixNano()
+	return at == then || at == then-then%int64(time.Second)
+}
+
 // Stale says why what apply recorded of interpreter, root and sitecustomize is
 // not to be relied on any more, "" if it is.
 func (s *Site) Stale() string {
@@ -74,7 +82,7 @@ func (s *Site) Stale() string {
 	}
 	if p := r.Python; p.Executable != "" {
 		st, err := os.Stat(p.Executable)
-		if err != nil || st.Size() != p.Size || st.ModTime().UnixNano() != p.Mtime {
+		if err != nil || st.Size() != p.Size || !sameTime(st.ModTime(), p.Mtime) {
 			return p.Executable + " is not the interpreter that apply asked"
 		}
 	}

@@ -104,8 +104,8 @@ func (c *Checker) run(ctx context.Context, text string, owned []string, in []byt
 		uid, gid = int(cr.Uid), int(cr.Gid)
 	}
 	dir, remove, err := patcher.Scratch(uid, gid)
-	if err != nil {
-		return err
+	if err != nil { // nothing was checked, so nothing is wrong with the patch
+		return &patcher.RefusedError{Code: "unproved", Message: fmt.Sprintf("there is no place for the behaviour check: %v", err), Hint: "set TMPDIR to a directory that can be written"}
 	}
 	defer remove()
 	var stdout, stderr install.Output

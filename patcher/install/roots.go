@@ -3,6 +3,7 @@ package install
 import (
 	"iter"
 	"path/filepath"
+	"regexp"
 	"strings"
 )
 
@@ -32,7 +33,13 @@ func Roots(python string) iter.Seq[string] {
 	}
 }
 
-// pthRoots reads the directories that .pth files add.
+// mapped is where a finder of setuptools says that sglang is. A path that Python
+// would write with an escape is not read: then nothing is found, and no guess made.
+var mapped = regexp.MustCompile(`'sglang': '([^'\\]+)/sglang'`)
+
+// pthRoots reads the directories that .pth files add, and those of the finders that
+// they start: an editable install of a package beside its pyproject.toml, as in
+// SGLang's own images, is such a finder.
 func pthRoots(dir string) []string {
 	var all []string
 	files, _ := filepath.Glob(filepath.Join(dir, "*.pth"))
@@ -44,6 +51,12 @@ func pthRoots(dir string) []string {
 		for line := range strings.Lines(string(text)) {
 			if line = strings.TrimSpace(line); filepath.IsAbs(line) {
 				all = append(all, line)
+			} else if name, ok := strings.CutPrefix(line, "import __editable__"); ok {
+				name, _, _ = strings.Cut(name, ";")
+				finder, _ := readFile(filepath.Join(dir, "__editable__"+filepath.Base(name)+".py"), 1<<20)
+				if m := mapped.FindSubmatch(finder); m != nil && filepath.IsAbs(string(m[1])) {
+					all = append(all, string(m[1]))
+				}
 			}
 		}
 	}
