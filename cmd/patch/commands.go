@@ -16,6 +16,7 @@ func commands() []*command {
 		{"verify", "[SET…] [-- CMD…]", "Judges code and environment and changes nothing; with CMD, replaces itself by CMD if all holds", verifyFlags, verifyCommand},
 		{"revert", "[SET…]", "Takes patch sets out again, byte for byte", revertFlags, revertCommand},
 		{"status", "[SET…]", "Says what is in place here, in what state, and what was done last", nil, statusCommand},
+		{"preflight", "", "Runs SGLang's own all-reduce on the GPUs: are its sums right, and is it faster than NCCL", preflightFlags, preflightCommand},
 		{"list", "", "Lists the patch sets, their releases, and which fit this install", nil, listCommand},
 		{"show", "SET", "Prints the exact diff for this install", showFlags, showCommand},
 		{"history", "", "Says what was done on this machine, when, why, with which result", historyFlags, historyCommand},
@@ -29,7 +30,7 @@ func commands() []*command {
 // reserved names belong to commands of later versions; under the name patch
 // they are not handed on to GNU patch, which would take them for files.
 func reserved(name string) bool {
-	return slices.Contains([]string{"doctor", "preflight", "trial", "port"}, name)
+	return slices.Contains([]string{"doctor", "trial", "port"}, name)
 }
 
 func lookup(name string) *command {

@@ -33,6 +33,7 @@ type options struct {
 	fast, p2p                bool
 	release                  string
 	limit                    int
+	gpu                      gpuOptions
 
 	fleet   fleetOptions
 	flags   *pflag.FlagSet // as they were parsed

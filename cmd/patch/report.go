@@ -10,6 +10,7 @@ import (
 	"sgpatch/patcher/install"
 	"sgpatch/patcher/patchset"
 	"sgpatch/verify"
+	"sgpatch/verify/preflight"
 )
 
 // Report is the one thing a command returns: `--json` encodes it, and the text
@@ -28,8 +29,11 @@ type Report struct {
 	Receipt  *patcher.Receipt `json:"receipt,omitempty"`
 	Entries  []any            `json:"entries,omitzero"` // history, list
 	Diff     string           `json:"diff,omitempty"`   // --diff, show
-	Error    string           `json:"error,omitempty"`
-	Hint     string           `json:"hint,omitempty"` // the next command, with Error
+
+	Measurements *preflight.Result `json:"measurements,omitempty"` // preflight
+
+	Error string `json:"error,omitempty"`
+	Hint  string `json:"hint,omitempty"` // the next command, with Error
 
 	text string // what a command like help has to say instead of a report
 }

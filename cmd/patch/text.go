@@ -134,6 +134,8 @@ func (p printer) report(r *Report) {
 	case "list":
 		p.list(r)
 	case "show":
+	case "preflight":
+		p.measured(r.Measurements)
 	default:
 		p.sets(r)
 	}
@@ -311,6 +313,9 @@ func (p printer) findings(all []verify.Finding) {
 }
 
 func (p printer) verdict(r *Report) {
+	if r.Measurements != nil {
+		p.line("%s", p.paint(map[bool]string{true: "32", false: "31"}[r.Exit == exitOK], r.Measurements.Verdict))
+	}
 	if r.Command != "verify" {
 		return
 	}

@@ -1,0 +1,184 @@
+// Package preflight runs SGLang's own all-reduce on the GPUs of this machine,
+// before a server loads a model for ten minutes: are its sums right, and is it
+// faster than NCCL?
+package preflight
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"sgpatch/patcher/install"
+)
+
+// script is what each rank runs.
+//
+//go:embed preflight.py
+var script string
+
+// Task says what is measured.
+type Task struct {
+	Python  string        // the interpreter that would start the server
+	Ranks   int           // 0 is one for each visible GPU; more share GPUs, and are not timed against NCCL
+	Sizes   []int         // bytes of a reduced tensor (bfloat16), in order
+	Decide  int           // the size by which the verdict is given
+	Calls   int           // all-reduces in one CUDA graph
+	Repeat  int           // replays that are timed
+	Limit   time.Duration // for all of it, the start of the interpreters included
+	Env     []string      // NAME=VALUE, for the ranks, beside the environment that is here
+	Profile []string      // NAME=VALUE, an environment under which NCCL is timed once more
+}
+
+// grace is how long after their time the ranks are left to say where they hang.
+const grace = 3 * time.Second
+
+// line is something that a rank said.
+type line struct {
+	Kind, Name  string
+	Rank, Bytes int
+	// kind class
+	Disabled   bool
+	FullNVLink *bool `json:"full_nvlink"`
+	// kind used, numbers
+	Used            bool
+	How             string
+	Turn, Wrong, At int
+	Got, Want       string
+	NaN             int `json:"nan"`
+	// kind time
+	US []float64 `json:"us"`
+	// kind log, error, impossible
+	Text, Why string
+	// kind machine
+	GPUs              []GPU
+	Peer              [][]bool
+	Torch, CUDA, NCCL string
+}
+
+// ran is what came of one start of all ranks.
+type ran struct {
+	lines  []line
+	stderr string
+	late   bool  // the time was up
+	err    error // of the launcher
+}
+
+// Run measures. An error says that nothing could be: anything that was seen is a
+// Result, a hang and a crash included.
+func Run(ctx context.Context, t Task) (*Result, error) {
+	before := look()
+	main, err := t.start(ctx, false, t.Env)
+	if err != nil {
+		return nil, err
+	}
+	r := t.judge(main)
+	if len(t.Profile) > 0 && r.timed() {
+		again, err := t.start(ctx, true, t.Profile)
+		if err != nil {
+			return nil, err
+		}
+		r.addProfile(again)
+	}
+	r.Links, r.Errors = before.since()
+	return r, nil
+}
+
+// start runs all ranks to their end, or to the end of their time.
+func (t Task) start(ctx context.Context, ncclOnly bool, env []string) (*ran, error) {
+	until := time.Now().Add(t.Limit)
+	inTime, cancel := context.WithDeadline(ctx, until.Add(grace))
+	defer cancel()
+	mark := "sgpatch-" + rand.Text()
+	task, err := json.Marshal(map[string]any{"mark": mark, "sizes": t.Sizes, "repeat": t.Repeat, "calls": t.Calls, "until": float64(until.UnixMilli()) / 1000, "nccl_only": ncclOnly})
+	if err != nil {
+		return nil, err
+	}
+	ranks := "gpu"
+	if t.Ranks > 0 {
+		ranks = strconv.Itoa(t.Ranks)
+	}
+	cmd, err := install.Command(inTime, t.Python, nil, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node="+ranks, "--no-python", t.Python, "-c", script, string(task))
+	if err != nil {
+		return nil, err
+	}
+	if len(env) > 0 {
+		cmd.Env = append(cmd.Environ(), env...)
+	}
+	var stdout, stderr install.Output
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err = cmd.Run()
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return &ran{lines: read(mark, stdout.Bytes()), stderr: stderr.String(), late: time.Now().After(until), err: err}, nil
+}
+
+// read finds the ranks' lines among all that was printed.
+func read(mark string, output []byte) (all []line) {
+	for text := range bytes.Lines(output) {
+		i := bytes.Index(text, []byte(mark+" "))
+		if i < 0 {
+			continue
+		}
+		var l line
+		if json.Unmarshal(text[i+len(mark)+1:], &l) == nil {
+			all = append(all, l)
+		}
+	}
+	return all
+}
+
+// where says what a rank was doing when it was heard of last.
+func (l line) where() string {
+	if l.Bytes == 0 {
+		return l.Name
+	}
+	return fmt.Sprintf("%s at %s", l.Name, Size(l.Bytes))
+}
+
+// Size writes a number of bytes as people do: 42 KiB.
+func Size(n int) string {
+	switch {
+	case n >= 1<<20 && n%(1<<20) == 0:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n%(1<<10) == 0:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
+// reason finds the line that says what went wrong in what Python printed.
+func (r *ran) reason() string {
+	for _, known := range []string{"Cuda is not available", "No module named"} {
+		for text := range strings.Lines(r.stderr) {
+			if i := strings.Index(text, known); i >= 0 {
+				return strings.TrimSpace(text[i:])
+			}
+		}
+	}
+	last := ""
+	for text := range strings.Lines(r.stderr) {
+		if text = strings.TrimSpace(text); text != "" && !strings.HasPrefix(text, "=") && !strings.HasPrefix(text, "-") {
+			last = text
+		}
+	}
+	if last == "" && r.err != nil {
+		last = r.err.Error()
+	}
+	return last
+}
+
+// visible is for a message: how the GPUs were chosen.
+func visible() string {
+	if v, ok := os.LookupEnv("CUDA_VISIBLE_DEVICES"); ok {
+		return " (CUDA_VISIBLE_DEVICES=" + v + ")"
+	}
+	return ""
+}
