@@ -30,18 +30,22 @@ func (d *Dialer) carry(ctx context.Context, l link, request []byte) (Answer, err
 	}
 	brought := false
 	for range 4 {
-		c, err := d.begin(ctx, l, p)
+		how, proof := bySum, p.sum
+		if brought {
+			how, proof = bySHA256, p.digest
+		}
+		c, err := d.begin(ctx, l, p, how)
 		if err != nil {
 			return Answer{}, err
 		}
 		switch c.word {
 		case "hello":
-			if c.rest == p.digest {
+			if c.rest == proof {
 				return c.converse(ctx, request)
 			}
 			c.stop() // not what its folder says: a damaged disk, or somebody's work
 			if brought {
-				return Answer{}, fmt.Errorf("the program there says that it is %.12s…, not %.12s…", c.rest, p.digest)
+				return Answer{}, fmt.Errorf("the program there says that it is %.12s…, not %.12s…", c.rest, proof)
 			}
 			err = d.bring(ctx, l, p, "")
 			brought = true
@@ -65,13 +69,13 @@ func (d *Dialer) carry(ctx context.Context, l link, request []byte) (Answer, err
 	return Answer{}, errors.New("the program cannot be brought there")
 }
 
-func (d *Dialer) begin(ctx context.Context, l link, p *program) (*conversation, error) {
+func (d *Dialer) begin(ctx context.Context, l link, p *program, how string) (*conversation, error) {
 	become := "no"
 	if d.Become {
 		become = "sudo"
 	}
 	nonce := rand.Text()
-	c, err := start(ctx, l, nonce, shellLine(startScript, nonce, p.digest, p.machines, become, d.Verb))
+	c, err := start(ctx, l, nonce, shellLine(startScript, nonce, p.digest, p.machines, become, d.Verb, how))
 	if err != nil && d.Become && c != nil && strings.Contains(c.stderr.String(), "sudo") {
 		return nil, hint("allow it there in sudoers (NOPASSWD), or connect as root", "--become: %s", c.stderr)
 	}

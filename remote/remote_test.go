@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"bytes"
 	"context"
 	"crypto/ed25519"
 	"errors"
@@ -25,9 +26,9 @@ import (
 
 // TestMain is the far side, too: it says who it is and what it was asked.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 3 && os.Args[1] == "_echo" {
-		digest, _ := OwnDigest()
-		fmt.Printf("sgpatch-%s hello %s\n", os.Args[2], digest)
+	if len(os.Args) == 4 && os.Args[1] == "_echo" {
+		proof, _ := Proof(os.Args[3])
+		fmt.Printf("sgpatch-%s hello %s\n", os.Args[2], proof)
 		line := make([]byte, 64)
 		n, _ := os.Stdin.Read(line)
 		if strings.HasPrefix(string(line), `"wait"`) {
@@ -537,10 +538,15 @@ func TestCarry(t *testing.T) {
 		must(t, dialer(), s.Name())
 	})
 	t.Run("changed", func(t *testing.T) {
-		os.WriteFile(file, append(must2(os.ReadFile(file)), "more"...), 0o700)
-		must(t, dialer(), s.Name())
-		if st, _ := os.Stat(file); st.Size() != int64(len(p.data)) {
-			t.Error("it was not brought again")
+		whole := must2(os.ReadFile(file))
+		damaged := bytes.Clone(whole)
+		damaged[len(damaged)-9]++
+		for _, text := range [][]byte{append(bytes.Clone(whole), "more"...), damaged} {
+			os.WriteFile(file, text, 0o700)
+			must(t, dialer(), s.Name())
+			if now := must2(os.ReadFile(file)); !bytes.Equal(now, whole) {
+				t.Error("it was not brought again")
+			}
 		}
 	})
 	for name, spoil := range map[string]func(){
@@ -628,7 +634,7 @@ func TestShells(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		argv := []string{"-c", shellLine(startScript, "n", "d", strings.Join(machines(runtime.GOOS, runtime.GOARCH), " "), "no", "x")}
+		argv := []string{"-c", shellLine(startScript, "n", "d", strings.Join(machines(runtime.GOOS, runtime.GOARCH), " "), "no", "x", "y")}
 		if shell == "busybox" {
 			argv = append([]string{"sh"}, argv...)
 		}

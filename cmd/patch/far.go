@@ -15,7 +15,7 @@ import (
 )
 
 // farVerb is the argument by which this program knows that it was started over
-// SSH by itself. It is followed by a nonce; the request comes on standard
+// SSH by itself. It is followed by a nonce and by how to prove itself; the request comes on standard
 // input, whose end is an interrupt, and the answer goes to standard output.
 const farVerb = "_answer"
 
@@ -80,14 +80,14 @@ func (a farAnswer) unpack() *Report {
 }
 
 // answerFar is this program on the far side.
-func answerFar(nonce string, stdin io.Reader, stdout io.Writer) int {
+func answerFar(nonce, how string, stdin io.Reader, stdout io.Writer) int {
 	signal.Ignore(syscall.SIGPIPE) // the caller may be gone; what was begun is finished all the same
-	digest, err := remote.OwnDigest()
+	proof, err := remote.Proof(how)
 	if err != nil {
 		fmt.Fprintf(stdout, "sgpatch-%s refuse %v\n", nonce, err)
 		return exitRefused
 	}
-	fmt.Fprintf(stdout, "sgpatch-%s hello %s\n", nonce, digest)
+	fmt.Fprintf(stdout, "sgpatch-%s hello %s\n", nonce, proof)
 	var q farRequest
 	dec := json.NewDecoder(stdin)
 	if err := dec.Decode(&q); err != nil || len(q.Argv) == 0 {

@@ -67,8 +67,8 @@ func run(argv []string, stdout, stderr io.Writer) int {
 	if filepath.Base(argv[0]) == "patch" && !ours(argv[1:]) {
 		return passOn(argv, stdout, stderr)
 	}
-	if len(argv) == 3 && argv[1] == farVerb {
-		return answerFar(argv[2], os.Stdin, stdout)
+	if len(argv) == 4 && argv[1] == farVerb {
+		return answerFar(argv[2], argv[3], os.Stdin, stdout)
 	}
 	if len(argv) < 2 {
 		io.WriteString(stderr, usage())
