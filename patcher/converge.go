@@ -134,7 +134,7 @@ func (s *Site) lockEntries(ctx context.Context, told string, wait time.Duration)
 }
 
 func (s *Site) locked(dir *txn.Dir, g Goal, plan *Plan) (Outcome, error) {
-	notes, err := s.recover(dir, g.Told)
+	notes, restored, err := s.recover(dir, g.Told)
 	if err != nil && s.Pending == "" {
 		return Outcome{Site: s}, err // there was no journal to be seen: it could not be looked for
 	}
@@ -155,7 +155,7 @@ func (s *Site) locked(dir *txn.Dir, g Goal, plan *Plan) (Outcome, error) {
 			return Outcome{Site: now, Findings: notes}, err
 		}
 		if plan.settled() {
-			return now.outcome(plan, notes), nil
+			return now.outcome(plan, notes, restored...), nil
 		}
 		if err := now.mayWrite(dir.Owner(), plan); err != nil {
 			return Outcome{Site: now, Findings: notes}, err
@@ -167,7 +167,7 @@ func (s *Site) locked(dir *txn.Dir, g Goal, plan *Plan) (Outcome, error) {
 		if err != nil {
 			return Outcome{Site: now, Findings: notes}, err
 		}
-		return now.after(plan).outcome(plan, notes), nil
+		return now.after(plan).outcome(plan, notes, restored...), nil
 	}
 }
 
@@ -213,27 +213,38 @@ func (s *Site) interrupted() []Finding {
 	return []Finding{{Code: "interrupted", Severity: "warning", Path: s.In.Root, Message: "a command (" + s.Pending + ") was interrupted here; it is put right first, and the plan may then be another one"}}
 }
 
-func (s *Site) outcome(plan *Plan, notes []Finding) Outcome {
-	return Outcome{Site: s, Plan: plan, Findings: append(slices.Clone(notes), plan.Findings...), Changed: plan.Changed()}
+// outcome is what a plan did, after files that a recovery had put back.
+func (s *Site) outcome(plan *Plan, notes []Finding, restored ...string) Outcome {
+	changed := plan.Changed()
+	for _, path := range restored {
+		if name, ok := plan.Names[path]; ok {
+			path = name
+		}
+		if !slices.Contains(changed, path) {
+			changed = append(changed, path)
+		}
+	}
+	return Outcome{Site: s, Plan: plan, Findings: append(slices.Clone(notes), plan.Findings...), Changed: changed}
 }
 
-// recover settles what an interrupted command left.
-func (s *Site) recover(dir *txn.Dir, told string) ([]Finding, error) {
+// recover settles what an interrupted command left, and returns the files that
+// it put back.
+func (s *Site) recover(dir *txn.Dir, told string) (notes []Finding, restored []string, err error) {
 	r, err := dir.Recover(func(rel, path, old string) error {
 		return errors.Join(s.mayRecover(rel, path, told), s.mayPutBack(dir.Owner(), rel, path, old))
 	})
 	if err != nil || r.Command == "" {
-		return nil, err
+		return nil, nil, err
 	}
 	how := "put back"
 	if r.Finished {
 		how = "complete, and tidied up"
 	}
-	notes := []Finding{{Code: "recovered", Severity: "note", Message: fmt.Sprintf("an interrupted %s was found and %s", r.Command, how)}}
+	notes = []Finding{{Code: "recovered", Severity: "note", Message: fmt.Sprintf("an interrupted %s was found and %s", r.Command, how)}}
 	for _, p := range r.Left {
 		notes = append(notes, Finding{Code: "recovery-left", Severity: "warning", Path: p, Message: p + " is neither the old nor the new content of the interrupted command; it stays as it is"})
 	}
-	return notes, nil
+	return notes, r.Restored, nil
 }
 
 // mayRecover says whether the journal of this root may name a file.

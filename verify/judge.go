@@ -334,6 +334,13 @@ func Whole(s *patcher.Site) []Finding {
 	if s.Pending != "" {
 		all = append(all, Finding{Code: "interrupted", Severity: "error", Path: filepath.Join(s.In.Root, ".sgpatch"), Message: "a command (" + s.Pending + ") was interrupted here; the next one that writes puts it right", Hint: "sgpatch apply" + s.Flags() + ", or: sgpatch revert" + s.Flags()})
 	}
+	if s.In.Asked && s.In.Gone {
+		f := Finding{Code: "not-imported", Severity: "error", Path: s.In.Root, Message: "this interpreter imports no sglang from where it was started", Hint: "start it from another directory, or: sgpatch revert --all" + s.Flags()}
+		if l := s.In.Answer.Locations; len(l) > 0 {
+			f.Path, f.Message = l[0], fmt.Sprintf("from where it was started, this interpreter takes %s for sglang, a directory without __init__.py, and not what is in %s", l[0], s.In.Root)
+		}
+		all = append(all, f)
+	}
 	if l := s.In.Answer.Locations; s.In.Asked && !s.In.Gone && len(l) > 0 && !sameDir(filepath.Dir(l[0]), s.In.Root) {
 		all = append(all, Finding{Code: "copies", Severity: "error", Path: l[0], Message: fmt.Sprintf("this interpreter imports %s, and not the sglang in %s", l[0], s.In.Root), Hint: "take the other one off its path, or judge that one: sgpatch verify --python " + s.In.Python})
 		return all

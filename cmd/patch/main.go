@@ -98,13 +98,20 @@ func run(argv []string, stdout, stderr io.Writer) int {
 		return o.runFleet(stdout, stderr)
 	}
 	ctx, stop := context.Background(), func() {}
-	if c.name == "apply" || c.name == "revert" {
+	if c.writes() {
 		syscall.Umask(0o022) // what it makes has the modes that it says, and others can look
+	}
+	if c.writes() || os.Getpid() == 1 { // the kernel's own way to end a process does not end pid 1
 		// a commit is never cut short; before it, an interrupt ends the command
 		ctx, stop = signal.NotifyContext(ctx, stopSignals...)
 	}
 	defer stop()
 	return o.print(o.execute(ctx), stdout, stderr)
+}
+
+// writes says whether a command changes a host, or starts what must not outlive it.
+func (c *command) writes() bool {
+	return slices.Contains([]string{"apply", "revert", "preflight"}, c.name)
 }
 
 var stopSignals = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}

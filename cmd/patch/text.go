@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode"
@@ -57,12 +58,16 @@ func printError(r *Report, w io.Writer) {
 		p.line("(SGLang %s in %s, Python %s)", orDash(in.Release), in.Root, orDash(in.Python))
 	}
 	for _, f := range r.Findings {
-		if f.Message != r.Error && f.Severity != "note" {
+		if f.Message != r.Error && (f.Severity != "note" || f.Code == "recovered") {
 			p.line("%s: %s", f.Severity, f.Message)
 		}
 	}
 	if r.Exit == exitRefused && !strings.Contains(r.Error, "nothing was changed") && (r.Command == "apply" || r.Command == "revert") {
-		p.line("nothing was changed")
+		nothing := "nothing"
+		if slices.ContainsFunc(r.Findings, func(f verify.Finding) bool { return f.Code == "recovered" }) {
+			nothing = "nothing else"
+		}
+		p.line("%s was changed", nothing)
 	}
 	if r.Hint != "" {
 		p.line("next: %s", r.Hint)

@@ -11,8 +11,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"sgpatch/patcher/install"
@@ -111,6 +113,11 @@ func (t Task) start(ctx context.Context, ncclOnly bool, env []string) (*ran, err
 	if len(env) > 0 {
 		cmd.Env = append(cmd.Environ(), env...)
 	}
+	// The ranks end with their launcher, and the launcher with us, whatever ends us.
+	// The kernel counts the thread that started it as its parent.
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	var stdout, stderr install.Output
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err = cmd.Run()
