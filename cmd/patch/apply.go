@@ -34,6 +34,11 @@ func applyCommand(ctx context.Context, o *options) (*Report, error) {
 		Prove: func(proof patcher.Proof) error { return checker.Prove(ctx, proof) }, Told: o.told(), Reason: o.reason,
 	}
 	p.copies(r)
+	warnings := p.warned(r, goal.Apply)
+	if err := o.confirm(ctx, warnings); err != nil {
+		return r, err
+	}
+	r.Findings = append(r.Findings, warnings...)
 	out, err := patcher.Converge(ctx, p.site, goal, patcher.Options{Dry: o.dry, Wait: o.wait})
 	r.outcome(o, out)
 	if err != nil {

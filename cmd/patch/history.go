@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -43,7 +42,7 @@ func (o *options) record(r *Report, g patcher.Goal) {
 	if o.dry || (len(r.Changed) == 0 && g.Reason == "" && g.Result == "") {
 		return
 	}
-	e := HistoryEntry{Time: time.Now().UTC().Truncate(time.Second), Host: r.Host, User: userName(), Command: r.Command, Sets: append(g.Apply, g.Revert...), Install: r.Install, Changed: r.Changed, Reason: g.Reason, Result: g.Result, Exit: r.Exit, Program: version}
+	e := HistoryEntry{Time: time.Now().UTC().Truncate(time.Second), Host: r.Host, User: userName(), Command: r.Command, Sets: append(g.Apply, g.Revert...), Install: r.Install, Hardware: hardware(), Changed: r.Changed, Reason: g.Reason, Result: g.Result, Exit: r.Exit, Program: version}
 	for _, s := range r.Sets {
 		if contains(e.Sets, s.ID) {
 			for _, f := range s.Files {
@@ -77,30 +76,49 @@ func userName() string {
 
 func historyCommand(ctx context.Context, o *options) (*Report, error) {
 	r := newReport("history")
-	r.Entries = []any{}
-	text, err := os.ReadFile(historyFile())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if o.markdown && (o.csv || o.json) || o.csv && o.json {
+		return r, usagef("--json, --markdown and --csv exclude each other")
+	}
+	all, torn, err := readHistory()
+	if err != nil {
 		return r, &patcher.RefusedError{Code: "history", Path: historyFile(), Message: "the history cannot be read: " + err.Error(), Hint: "SGPATCH_STATE_DIR names another folder"}
 	}
-	lines := bufio.NewScanner(bytes.NewReader(text))
-	lines.Buffer(nil, 16<<20)
-	torn := 0
-	for lines.Scan() {
-		var e HistoryEntry
-		if len(lines.Bytes()) == 0 {
-			continue
-		}
-		if json.Unmarshal(lines.Bytes(), &e) != nil {
-			torn++
-			continue
-		}
-		r.Entries = append(r.Entries, e)
-	}
-	if o.limit > 0 && len(r.Entries) > o.limit {
-		r.Entries = r.Entries[len(r.Entries)-o.limit:]
+	if o.limit > 0 && len(all) > o.limit {
+		all = all[len(all)-o.limit:]
 	}
 	if torn > 0 {
 		r.find(verify.Finding{Code: "history", Severity: "note", Path: historyFile(), Message: strconv.Itoa(torn) + " lines of the history are torn and left out"})
 	}
-	return r, lines.Err()
+	r.Entries = []any{}
+	for _, e := range all {
+		r.Entries = append(r.Entries, e)
+	}
+	switch {
+	case o.markdown:
+		r.text = markdown(all)
+	case o.csv:
+		r.text = commaSeparated(all)
+	}
+	return r, nil
+}
+
+// readHistory returns what is on record, oldest first, and how many lines of it
+// cannot be read.
+func readHistory() (all []HistoryEntry, torn int, err error) {
+	text, err := os.ReadFile(historyFile())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, err
+	}
+	for line := range bytes.Lines(text) {
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			continue
+		}
+		var e HistoryEntry
+		if json.Unmarshal(line, &e) != nil {
+			torn++
+			continue
+		}
+		all = append(all, e)
+	}
+	return all, torn, nil
 }

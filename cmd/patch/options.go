@@ -33,6 +33,7 @@ type options struct {
 	fast, p2p                bool
 	release                  string
 	limit                    int
+	markdown, csv, yes       bool
 	gpu                      gpuOptions
 
 	fleet   fleetOptions
@@ -70,6 +71,7 @@ func applyFlags(f *pflag.FlagSet, o *options) {
 	f.BoolVar(&o.listedOnly, "listed-only", false, "refuse contents that are not in the release table")
 	f.BoolVar(&o.check, "check", false, "run the behaviour check on listed contents, too")
 	f.BoolVar(&o.allowCheck, "allow-check", false, "let the check.py of your own sets (--patches) run")
+	f.BoolVarP(&o.yes, "yes", "y", false, "do not ask, whatever results are on record")
 }
 
 func revertFlags(f *pflag.FlagSet, o *options) {
@@ -90,6 +92,8 @@ func showFlags(f *pflag.FlagSet, o *options) {
 
 func historyFlags(f *pflag.FlagSet, o *options) {
 	f.IntVar(&o.limit, "limit", 0, "only the last `N` entries")
+	f.BoolVar(&o.markdown, "markdown", false, "as a table to paste into an issue")
+	f.BoolVar(&o.csv, "csv", false, "as comma-separated values")
 }
 
 // parse reads a command's line. What stands behind "--" is never looked at.

@@ -151,16 +151,17 @@ func (r *Report) encode(w io.Writer) error {
 
 // HistoryEntry is one line of the history.
 type HistoryEntry struct {
-	Time    time.Time      `json:"time"`
-	Host    string         `json:"host"`
-	User    string         `json:"user"`
-	Command string         `json:"command"`
-	Sets    []string       `json:"sets"`
-	Install *InstallReport `json:"install,omitempty"`
-	Files   []FileReport   `json:"files,omitempty"`
-	Changed []string       `json:"changed"`
-	Reason  string         `json:"reason,omitempty"`
-	Result  string         `json:"result,omitempty"`
-	Exit    int            `json:"exit"`
-	Program string         `json:"program"`
+	Time     time.Time      `json:"time"`
+	Host     string         `json:"host"`
+	User     string         `json:"user"`
+	Command  string         `json:"command"`
+	Sets     []string       `json:"sets"`
+	Install  *InstallReport `json:"install,omitempty"`
+	Hardware string         `json:"hardware,omitempty"` // as "8 x NVIDIA H200"
+	Files    []FileReport   `json:"files,omitempty"`
+	Changed  []string       `json:"changed"`
+	Reason   string         `json:"reason,omitempty"`
+	Result   string         `json:"result,omitempty"`
+	Exit     int            `json:"exit"`
+	Program  string         `json:"program"`
 }

@@ -1,0 +1,53 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sgpatch/patcher/patchset"
+)
+
+// nvidia is where NVIDIA's driver describes the GPUs, a folder each. Reading it
+// starts no program and wakes no card.
+var nvidia = "/proc/driver/nvidia/gpus"
+
+// hardware says which GPUs this machine has, as "8 x NVIDIA H200"; "" if the
+// driver says nothing.
+func hardware() string {
+	files, _ := filepath.Glob(filepath.Join(nvidia, "*", "information"))
+	count := map[string]int{}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			continue
+		}
+		for line := range strings.Lines(string(text)) {
+			if key, value, ok := strings.Cut(line, ":"); ok && key == "Model" {
+				count[strings.TrimSpace(value)]++
+			}
+		}
+	}
+	var all []string
+	for model, n := range count {
+		all = append(all, fmt.Sprintf("%d x %s", n, model))
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+// published is how a result names its hardware: "8 RTX PRO 6000 (PCIe Gen5), EAGLE-3".
+var published = regexp.MustCompile(`^([0-9]+) ([^(,]+)`)
+
+// onSuch says whether a result is of hardware like this.
+func onSuch(hardware string, x patchset.Result) bool {
+	m := published.FindStringSubmatch(x.Hardware)
+	if m == nil {
+		return false
+	}
+	n, model, ok := strings.Cut(hardware, " x ")
+	return ok && n == m[1] && strings.Contains(model, strings.TrimSpace(m[2]))
+}
