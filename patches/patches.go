@@ -11,3 +11,9 @@ import "embed"
 //
 //go:embed */manifest.toml */releases.tsv */check.py */*/*.diff
 var FS embed.FS
+
+// Advice is advice.toml: what else to try on a host, for doctor.
+// patcher/patchset.LoadGuide reads and checks it.
+//
+//go:embed advice.toml
+var Advice []byte

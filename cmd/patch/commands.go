@@ -17,6 +17,7 @@ func commands() []*command {
 		{"revert", "[SET…]", "Takes patch sets out again, byte for byte", revertFlags, revertCommand},
 		{"status", "[SET…]", "Says what is in place here, in what state, and what was done last", nil, statusCommand},
 		{"preflight", "", "Runs SGLang's own all-reduce on the GPUs: are its sums right, and is it faster than NCCL", preflightFlags, preflightCommand},
+		{"doctor", "", "Looks at interpreter, install, environment, servers and GPUs, and says what is wrong and what else to try", doctorFlags, doctorCommand},
 		{"list", "", "Lists the patch sets, their releases, and which fit this install", nil, listCommand},
 		{"show", "SET", "Prints the exact diff for this install", showFlags, showCommand},
 		{"history", "", "Says what was done on this machine, when, why, with which result", historyFlags, historyCommand},
@@ -30,7 +31,7 @@ func commands() []*command {
 // reserved names belong to commands of later versions; under the name patch
 // they are not handed on to GNU patch, which would take them for files.
 func reserved(name string) bool {
-	return slices.Contains([]string{"doctor", "trial", "port"}, name)
+	return slices.Contains([]string{"trial", "port"}, name)
 }
 
 func lookup(name string) *command {

@@ -10,6 +10,7 @@ import (
 	"sgpatch/patcher/install"
 	"sgpatch/patcher/patchset"
 	"sgpatch/verify"
+	"sgpatch/verify/doctor"
 	"sgpatch/verify/preflight"
 )
 
@@ -30,6 +31,7 @@ type Report struct {
 	Entries  []any            `json:"entries,omitzero"` // history, list
 	Diff     string           `json:"diff,omitempty"`   // --diff, show
 
+	Checks       []doctor.Check    `json:"checks,omitempty"`       // doctor
 	Measurements *preflight.Result `json:"measurements,omitempty"` // preflight
 
 	Error string `json:"error,omitempty"`

@@ -139,6 +139,8 @@ func (p printer) report(r *Report) {
 	case "list":
 		p.list(r)
 	case "show":
+	case "doctor":
+		p.checks(r.Checks)
 	case "preflight":
 		p.measured(r.Measurements)
 	default:
