@@ -73,7 +73,7 @@ func readProgram(path string, machines []string) (*program, error) {
 		return nil, err
 	}
 	packed := sync.OnceValue(func() []byte { return pack(data) })
-	return &program{data, digestOf(sha256.New(), data), digestOf(crc32.New(castagnoli), data), strings.Join(machines, " "), packed}, nil
+	return &program{data, digestOf(sha256.New(), data), digestOf(newSum(), data), strings.Join(machines, " "), packed}, nil
 }
 
 func digestOf(h hash.Hash, data []byte) string {
@@ -81,7 +81,8 @@ func digestOf(h hash.Hash, data []byte) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+// newSum makes its tables when it is called, and not at every start.
+func newSum() hash.Hash { return crc32.New(crc32.MakeTable(crc32.Castagnoli)) }
 
 // How a program proves that it is the one that was meant. The name of its folder
 // is the SHA-256 of what was brought there. Proven by it is a program that has
@@ -103,7 +104,7 @@ func Proof(how string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	var sum hash.Hash = crc32.New(castagnoli)
+	sum := newSum()
 	if how == bySHA256 {
 		sum = sha256.New()
 	}

@@ -39,7 +39,10 @@ func doctorCommand(ctx context.Context, o *options) (*Report, error) {
 		failed.fail(err)
 		r.Checks = append(r.Checks, doctor.Check{Name: "install", State: doctor.Fail, Message: failed.Error, Hint: failed.Hint})
 	} else {
-		s.Site = p.site
+		s.Site, s.Env = p.site, p.site.In.Answer.Env
+		if !p.site.In.Asked {
+			s.Env = p.expected(pythonCommand{})
+		}
 		for _, v := range p.site.Views() {
 			if v.Enabled || (len(v.Files) > 0 && v.State == patcher.Partial) {
 				s.Sets = append(s.Sets, v.ID)

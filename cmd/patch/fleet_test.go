@@ -126,7 +126,7 @@ func TestFleet(t *testing.T) {
 	}
 	l.want("verify --root ROOT --host gpu-1 --host gpu-2 --parallel 1", "gpu-1:0 gpu-2:0")
 	l.want("verify --fast --root ROOT --host gpu-1", "gpu-1:0")
-	for _, c := range []string{"show nccl-pcie --root ROOT", "list --root ROOT", "history", "history --limit 1", "version"} {
+	for _, c := range []string{"show nccl-pcie --root ROOT", "list --root ROOT", "history", "history --limit 1", "history --csv", "doctor --root ROOT", "version"} {
 		if r := l.want(c+" --host gpu-1", "gpu-1:0"); strings.HasPrefix(c, "history") && len(r[0].Entries) != 1 {
 			t.Errorf("%s: %v", c, r[0].Entries)
 		}
@@ -147,7 +147,7 @@ func (l *lab) text() {
 	l.t.Helper()
 	t := l.t
 	t.Setenv("SGPATCH_STATE_DIR", l.Far()+"/state")
-	for _, c := range []string{"status --root ROOT", "status -v --root ROOT", "verify --root ROOT", "list --root ROOT", "list -v --root ROOT", "history", "show force-custom-ar-pcie --root ROOT", "version"} {
+	for _, c := range []string{"status --root ROOT", "status -v --root ROOT", "verify --root ROOT", "list --root ROOT", "list -v --root ROOT", "history", "history --markdown", "doctor --root ROOT", "doctor --all --root ROOT", "show force-custom-ar-pcie --root ROOT", "version"} {
 		var o, e bytes.Buffer
 		here := run(append([]string{"sgpatch"}, strings.Fields(strings.ReplaceAll(c, "ROOT", l.root))...), &o, &e)
 		there, stdout, stderr := l.run(c + " --host gpu-1")

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"sgpatch/patcher/patchset"
@@ -39,15 +39,16 @@ func hardware() string {
 	return strings.Join(all, ", ")
 }
 
-// published is how a result names its hardware: "8 RTX PRO 6000 (PCIe Gen5), EAGLE-3".
-var published = regexp.MustCompile(`^([0-9]+) ([^(,]+)`)
-
-// onSuch says whether a result is of hardware like this.
+// onSuch says whether a published result is of hardware like this. It names its
+// hardware as "8 RTX PRO 6000 (PCIe Gen5), EAGLE-3".
 func onSuch(hardware string, x patchset.Result) bool {
-	m := published.FindStringSubmatch(x.Hardware)
-	if m == nil {
+	count, rest, ok := strings.Cut(x.Hardware, " ")
+	if _, err := strconv.Atoi(count); err != nil || !ok {
 		return false
 	}
+	if i := strings.IndexAny(rest, "(,"); i >= 0 {
+		rest = rest[:i]
+	}
 	n, model, ok := strings.Cut(hardware, " x ")
-	return ok && n == m[1] && strings.Contains(model, strings.TrimSpace(m[2]))
+	return ok && n == count && strings.Contains(model, strings.TrimSpace(rest))
 }

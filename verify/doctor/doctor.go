@@ -35,9 +35,10 @@ type Check struct {
 
 // Subject is what is looked at.
 type Subject struct {
-	Site  *patcher.Site // nil if no install was found
-	Sets  []string      // that are to hold, by id
-	Gate  string        // the set that opens the gate
+	Site  *patcher.Site     // nil if no install was found
+	Env   map[string]string // in force, or what the entry would give where no interpreter was asked
+	Sets  []string          // that are to hold, by id
+	Gate  string            // the set that opens the gate
 	Given func(name string) (string, bool)
 	Guide patchset.Guide
 	All   bool // advice that does not fit as well
@@ -96,6 +97,9 @@ func release(_ context.Context, s *Subject) []Check {
 	if in.Editable {
 		form = ", editable"
 	}
+	if !in.Asked {
+		return []Check{{"install", OK, fmt.Sprintf("SGLang %s in %s", in.Release, in.Root), ""}, {"install", Note, "no interpreter was asked: nobody knows what a server would import, and which variables it would have", "name it as well: --python PATH"}}
+	}
 	if in.Release == "" {
 		return []Check{{"install", Warn, fmt.Sprintf("an SGLang of no known release in %s%s", in.Root, form), "sgpatch status -v"}}
 	}
@@ -118,7 +122,7 @@ func sets(ctx context.Context, s *Subject) (all []Check) {
 	if s.Site == nil {
 		return nil
 	}
-	for _, v := range verify.Judge(ctx, verify.Request{Site: s.Site, Sets: s.Sets, Env: s.Site.In.Answer.Env, Given: s.Given}) {
+	for _, v := range verify.Judge(ctx, verify.Request{Site: s.Site, Sets: s.Sets, Env: s.Env, Given: s.Given}) {
 		for _, f := range v.Findings {
 			all = append(all, of(v.View.ID, f))
 		}
