@@ -139,7 +139,7 @@ func (t Task) judge(m *ran) *Result {
 	r.Shared = len(r.GPUs) > 0 && r.Ranks > len(r.GPUs)
 	if class != nil && !class.Disabled {
 		r.Class = class.Name
-		r.NVLink = class.FullNVLink != nil && *class.FullNVLink && !forced(r.Log)
+		r.NVLink = class.Name == "CustomAllReduceV2" || class.FullNVLink != nil && *class.FullNVLink && !forced(r.Log) // V2 comes up nowhere else
 	}
 	for rank := range r.Ranks {
 		if l, ok := last[rank]; ok && !ended[rank] {
