@@ -32,6 +32,7 @@ type Goal struct {
 	Told       string            // --sitecustomize
 
 	Reason, Result string
+	Trial          string // this is a part of an experiment; "" ends one
 }
 
 // Proof is what a behaviour check is asked about: a set's files before and
@@ -137,7 +138,7 @@ func (s *Site) Plan(g Goal) (*Plan, error) {
 	w := &planner{s: s, g: g, base: map[string][]byte{}, take: map[string][]placed{}}
 	w.p = &Plan{Before: map[string][]byte{}, Names: map[string]string{}}
 	next := *s.Receipt
-	next.Sets, next.Files = slices.Clone(s.Receipt.Sets), nil
+	next.Sets, next.Files, next.Trial = slices.Clone(s.Receipt.Sets), nil, g.Trial
 	w.next, w.p.Receipt = &next, &next
 	var err error
 	if len(g.Apply) > 0 {

@@ -34,6 +34,7 @@ type Receipt struct {
 	Sets   []Enabled  `json:"sets"`
 	Files  []Tracked  `json:"files"`
 	Last   Last       `json:"last"`
+	Trial  string     `json:"trial,omitempty"` // of an experiment that has not ended: which, since when
 }
 
 // Python is the interpreter that apply asked.

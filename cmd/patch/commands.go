@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 )
 
@@ -17,6 +16,7 @@ func commands() []*command {
 		{"revert", "[SET…]", "Takes patch sets out again, byte for byte", revertFlags, revertCommand},
 		{"status", "[SET…]", "Says what is in place here, in what state, and what was done last", nil, statusCommand},
 		{"preflight", "", "Runs SGLang's own all-reduce on the GPUs: are its sums right, and is it faster than NCCL", preflightFlags, preflightCommand},
+		{"trial", "[SET…] -- CMD…", "Measures CMD without and with the sets, and keeps them only if that is better", trialFlags, trialCommand},
 		{"doctor", "", "Looks at interpreter, install, environment, servers and GPUs, and says what is wrong and what else to try", doctorFlags, doctorCommand},
 		{"list", "", "Lists the patch sets, their releases, and which fit this install", nil, listCommand},
 		{"show", "SET", "Prints the exact diff for this install", showFlags, showCommand},
@@ -31,7 +31,7 @@ func commands() []*command {
 // reserved names belong to commands of later versions; under the name patch
 // they are not handed on to GNU patch, which would take them for files.
 func reserved(name string) bool {
-	return slices.Contains([]string{"trial", "port"}, name)
+	return name == "port"
 }
 
 func lookup(name string) *command {

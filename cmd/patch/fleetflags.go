@@ -71,8 +71,8 @@ func (o *options) validateFleet() error {
 	switch {
 	case slices.Contains([]string{"alias", "completion", "help"}, o.command.name):
 		return usagef("%s is about this machine: it takes no --host", o.command.name)
-	case o.hasCmd:
-		return usagef("verify -- CMD starts CMD on this machine: it takes no --host")
+	case o.hasCmd || o.command.name == "trial":
+		return usagef("%s starts a command on this machine: it takes no --host", o.command.name)
 	case o.fleet.parallel < 1:
 		return usagef("--parallel %d: at least one", o.fleet.parallel)
 	case o.fleet.connectTimeout < 0:

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"unicode"
+
+	"sgpatch/verify/trial"
 )
 
 const nasty = "x\x1b]0;title\a\x1b[2J\r\u202e\u009b31m\xff\n== gpu-2\nholds"
@@ -37,7 +39,7 @@ func fill(v reflect.Value, text string) {
 // TestHostileText: whatever a host, a file or a set says, it steers no terminal
 // and passes for no line of ours.
 func TestHostileText(t *testing.T) {
-	for _, command := range []string{"apply", "verify", "revert", "status", "list", "show", "history", "version"} {
+	for _, command := range []string{"apply", "verify", "revert", "status", "list", "show", "history", "version", "doctor", "preflight", "trial"} {
 		for _, failed := range []bool{false, true} {
 			r := &Report{}
 			fill(reflect.ValueOf(r).Elem(), nasty)
@@ -50,6 +52,10 @@ func TestHostileText(t *testing.T) {
 				var e listEntry
 				fill(reflect.ValueOf(&e).Elem(), nasty)
 				r.Entries = []any{e}
+			case "trial":
+				var m trial.Result
+				fill(reflect.ValueOf(&m).Elem(), nasty)
+				r.Measurements = &measurements{trial: &m}
 			case "history":
 				var e HistoryEntry
 				fill(reflect.ValueOf(&e).Elem(), nasty)

@@ -111,7 +111,7 @@ func run(argv []string, stdout, stderr io.Writer) int {
 
 // writes says whether a command changes a host, or starts what must not outlive it.
 func (c *command) writes() bool {
-	return slices.Contains([]string{"apply", "revert", "preflight"}, c.name)
+	return slices.Contains([]string{"apply", "revert", "preflight", "trial"}, c.name)
 }
 
 var stopSignals = []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}

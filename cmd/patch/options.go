@@ -35,6 +35,7 @@ type options struct {
 	limit                    int
 	markdown, csv, yes       bool
 	gpu                      gpuOptions
+	try                      trialOptions
 
 	fleet   fleetOptions
 	flags   *pflag.FlagSet // as they were parsed
@@ -134,7 +135,7 @@ func (o *options) validate() error {
 		return usagef("--color %s: auto, always or never", o.color)
 	}
 	switch {
-	case o.hasCmd && o.command.name != "verify":
+	case o.hasCmd && o.command.name != "verify" && o.command.name != "trial":
 		return usagef("%s takes no command behind --", o.command.name)
 	case len(o.args) > 0 && o.command.args == "":
 		return usagef("%s takes no arguments: %s", o.command.name, strings.Join(o.args, " "))

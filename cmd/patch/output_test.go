@@ -55,7 +55,7 @@ func TestEveryOutputIsAReport(t *testing.T) {
 		{0, "apply -n --diff --root " + root}, {0, "apply --diff --reason why --root " + root}, {0, "apply nccl-pcie --root " + root}, {0, "status --root " + root},
 		{0, "show force-custom-ar-pcie --root " + root}, {0, "show nccl-pcie --root " + root}, {0, "show force-custom-ar-pcie --release 0.5.23"}, {3, "show force-custom-ar-pcie --release 0.4.0"}, {2, "show"},
 		{0, "verify --root " + root}, {0, "verify --fast --root " + root}, {3, "verify --fast --root " + dir},
-		{0, "revert --all --diff --result worse --root " + root}, {0, "revert --root " + root}, {0, "history"}, {0, "history --limit 1"}, {0, "history --limit 1 --verbose"}, {3, "preflight --root " + root}, {2, "preflight x"}, {0, "doctor --root " + root}, {1, "doctor --root " + dir + "/none"}, {2, "doctor x"}, {0, "revert --purge --root " + root},
+		{0, "revert --all --diff --result worse --root " + root}, {0, "revert --root " + root}, {0, "history"}, {0, "history --limit 1"}, {0, "history --limit 1 --verbose"}, {3, "preflight --root " + root}, {2, "preflight x"}, {0, "doctor --root " + root}, {1, "doctor --root " + dir + "/none"}, {2, "doctor x"}, {2, "trial --root " + root}, {2, "trial --runs 0 --root " + root}, {0, "revert --purge --root " + root},
 		{2, "apply --nonsense"}, {2, "verify --"}, {2, "alias"}, {0, "alias " + dir}, {0, "alias " + dir},
 	} {
 		var stdout, stderr bytes.Buffer

@@ -97,10 +97,11 @@ func preflightCommand(ctx context.Context, o *options) (*Report, error) {
 	if err != nil {
 		return r, err
 	}
-	if r.Measurements, err = preflight.Run(ctx, task); err != nil {
+	m, err := preflight.Run(ctx, task)
+	if err != nil {
 		return r, err
 	}
-	m := r.Measurements
+	r.Measurements = &measurements{Result: m}
 	severity := "note"
 	if m.Verdict != preflight.Better && m.Verdict != preflight.Right {
 		r.Exit, severity = exitVerdict, "error"
@@ -132,7 +133,7 @@ func (p *place) profile() (all []string) {
 // setCap writes the size up to which the custom all-reduce was faster into the
 // entry of the set that opens the gate.
 func (o *options) setCap(ctx context.Context, r *Report, p *place) error {
-	m := r.Measurements
+	m := r.Measurements.Result
 	enabled := slices.ContainsFunc(p.site.Views(), func(v patcher.SetView) bool { return v.ID == defaultSet && v.Enabled })
 	switch {
 	case m.Verdict != preflight.Better || m.WinsTo == 0:
@@ -158,9 +159,6 @@ func (o *options) setCap(ctx context.Context, r *Report, p *place) error {
 
 // measured prints what a preflight saw.
 func (p printer) measured(m *preflight.Result) {
-	if m == nil {
-		return
-	}
 	if len(m.GPUs) > 0 {
 		p.line("GPUs     %d x %s (%s), torch %s, CUDA %s, NCCL %s", len(m.GPUs), m.GPUs[0].Name, m.GPUs[0].Capability, m.Torch, orDash(m.CUDA), orDash(m.NCCL))
 	}

@@ -12,6 +12,7 @@ import (
 	"sgpatch/verify"
 	"sgpatch/verify/doctor"
 	"sgpatch/verify/preflight"
+	"sgpatch/verify/trial"
 )
 
 // Report is the one thing a command returns: `--json` encodes it, and the text
@@ -31,13 +32,32 @@ type Report struct {
 	Entries  []any            `json:"entries,omitzero"` // history, list
 	Diff     string           `json:"diff,omitempty"`   // --diff, show
 
-	Checks       []doctor.Check    `json:"checks,omitempty"`       // doctor
-	Measurements *preflight.Result `json:"measurements,omitempty"` // preflight
+	Checks       []doctor.Check `json:"checks,omitempty"`       // doctor
+	Measurements *measurements  `json:"measurements,omitempty"` // preflight, trial
 
 	Error string `json:"error,omitempty"`
 	Hint  string `json:"hint,omitempty"` // the next command, with Error
 
 	text string // what a command like help has to say instead of a report
+}
+
+// measurements are of one of the two commands that measure. From another host
+// only those of a preflight come.
+type measurements struct {
+	*preflight.Result
+	trial *trial.Result
+}
+
+func (m *measurements) MarshalJSON() ([]byte, error) {
+	if m.trial != nil {
+		return json.Marshal(m.trial)
+	}
+	return json.Marshal(m.Result)
+}
+
+func (m *measurements) UnmarshalJSON(text []byte) error {
+	m.Result = &preflight.Result{}
+	return json.Unmarshal(text, m.Result)
 }
 
 // InstallReport says which SGLang a report is about.

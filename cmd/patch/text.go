@@ -39,7 +39,7 @@ func (o *options) print(r *Report, stdout, stderr io.Writer) int {
 		return r.Exit
 	}
 	out := stdout
-	if o.hasCmd {
+	if o.hasCmd && o.command.name == "verify" {
 		out = stderr // standard output belongs to CMD
 	}
 	if !o.quiet || r.Exit != exitOK {
@@ -142,7 +142,13 @@ func (p printer) report(r *Report) {
 	case "doctor":
 		p.checks(r.Checks)
 	case "preflight":
-		p.measured(r.Measurements)
+		if r.Measurements != nil {
+			p.measured(r.Measurements.Result)
+		}
+	case "trial":
+		if r.Measurements != nil {
+			p.tried(r.Measurements.trial)
+		}
 	default:
 		p.sets(r)
 	}
@@ -320,8 +326,14 @@ func (p printer) findings(all []verify.Finding) {
 }
 
 func (p printer) verdict(r *Report) {
-	if r.Measurements != nil {
-		p.line("%s", p.paint(map[bool]string{true: "32", false: "31"}[r.Exit == exitOK], r.Measurements.Verdict))
+	if m := r.Measurements; m != nil {
+		verdict := ""
+		if m.trial != nil {
+			verdict = m.trial.Verdict
+		} else {
+			verdict = m.Verdict
+		}
+		p.line("%s", p.paint(map[bool]string{true: "32", false: "31"}[r.Exit == exitOK], verdict))
 	}
 	if r.Command != "verify" {
 		return

@@ -51,6 +51,11 @@ func lastBad(entries []HistoryEntry, r *Report, id string) (bad string) {
 		switch {
 		case e.Command == "revert" && contains(e.Sets, id) && e.Exit == exitOK:
 			bad = "it was taken out here on " + when + because(e.Reason, e.Result)
+		case e.Command == "trial" && contains(e.Sets, id):
+			bad = ""
+			if verdict, why, _ := strings.Cut(e.Result, ":"); contains([]string{"worse", "no-difference"}, verdict) {
+				bad = "a trial said on " + when + ": " + verdict + "," + why
+			}
 		case e.Command == "preflight" && id == defaultSet && e.Install != nil && r.Install != nil && e.Install.Root == r.Install.Root:
 			bad = ""
 			if verdict, why, _ := strings.Cut(e.Result, ":"); contains([]string{"not-better", "wrong-data", "hang"}, verdict) {

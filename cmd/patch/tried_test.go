@@ -72,6 +72,9 @@ func TestLastBad(t *testing.T) {
 		"of another install":  {[]HistoryEntry{pre("/q", "hang: x")}, ""},
 		"better since":        {[]HistoryEntry{out("here", "38 tok/s", 0), pre("/r", "better: 1 against 2")}, ""},
 		"worse since":         {[]HistoryEntry{pre("/r", "better: 1 against 2"), out("here", "38 tok/s", 0)}, "38 tok/s"},
+		"a trial":             {[]HistoryEntry{{Host: "here", Command: "trial", Sets: []string{"x", defaultSet}, Result: "no-difference: 1 and 1"}}, "no-difference, 1 and 1"},
+		"a better trial":      {[]HistoryEntry{out("here", "38 tok/s", 0), {Host: "here", Command: "trial", Sets: []string{defaultSet}, Result: "better: 2 and 1"}}, ""},
+		"a trial of another":  {[]HistoryEntry{{Host: "here", Command: "trial", Sets: []string{"x"}, Result: "worse: 1 and 1"}}, ""},
 		"impossible is no no": {[]HistoryEntry{pre("/r", "impossible: off")}, ""},
 	} {
 		if got := lastBad(c.entries, r, defaultSet); (got == "") != (c.has == "") || !strings.Contains(got, c.has) {

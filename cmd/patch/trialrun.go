@@ -1,0 +1,184 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// once runs the command, or the server and what drives it, one way, and returns
+// what was printed.
+func (e *experiment) once(ctx context.Context, with bool) ([]byte, error) {
+	if e.o.try.limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, e.o.try.limit, fmt.Errorf("it did not end within %s", e.o.try.limit))
+		defer cancel()
+	}
+	env := e.environment(with)
+	if !e.o.hasCmd {
+		return e.served(ctx, env)
+	}
+	job := begin(ctx, env, e.o.cmd)
+	err := job.wait()
+	return job.output(), err
+}
+
+// environment is what a run gets: the switches of the sets thrown one way or
+// the other, where they have some.
+func (e *experiment) environment(with bool) []string {
+	env := append(os.Environ(), trialVariable+"="+e.stamp)
+	for name, value := range e.flips {
+		if !with {
+			value = "0"
+		}
+		env = append(env, name+"="+value)
+	}
+	return env
+}
+
+// job is a command with all that it starts: a process group of its own.
+type job struct {
+	cmd   *exec.Cmd
+	ctx   context.Context
+	tail  tail
+	err   error
+	ended chan struct{}
+}
+
+// begin starts a command. When ctx ends it gets a SIGTERM, and a while later it
+// and what it had started are killed; what it leaves behind is killed, too.
+func begin(ctx context.Context, env, argv []string) *job {
+	j := &job{ctx: ctx, ended: make(chan struct{})}
+	j.cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
+	j.cmd.Env, j.cmd.Stdout, j.cmd.Stderr = env, &j.tail, &j.tail
+	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	j.cmd.Cancel = func() error { return syscall.Kill(-j.cmd.Process.Pid, syscall.SIGTERM) }
+	j.cmd.WaitDelay = 30 * time.Second
+	if j.err = j.cmd.Start(); j.err != nil {
+		close(j.ended)
+		return j
+	}
+	go func() {
+		j.err = j.cmd.Wait()
+		syscall.Kill(-j.cmd.Process.Pid, syscall.SIGKILL)
+		close(j.ended)
+	}()
+	return j
+}
+
+// wait returns why it was not well, nil if it was.
+func (j *job) wait() error {
+	<-j.ended
+	switch {
+	case j.ctx.Err() != nil:
+		return context.Cause(j.ctx)
+	case j.err != nil:
+		return fmt.Errorf("%w; its last lines: %s", j.err, lastLines(j.output()))
+	}
+	return nil
+}
+
+func (j *job) output() []byte { return j.tail.bytes() }
+
+// served starts the server, waits until it answers, and drives it.
+func (e *experiment) served(ctx context.Context, env []string) ([]byte, error) {
+	inside, stop := context.WithCancel(ctx)
+	server := begin(inside, env, []string{"/bin/sh", "-c", e.o.try.server})
+	defer func() { // gone, before the next one wants its memory
+		stop()
+		<-server.ended
+	}()
+	if err := e.answers(ctx, server); err != nil {
+		return nil, err
+	}
+	bench := begin(ctx, env, []string{"/bin/sh", "-c", e.o.try.bench})
+	err := bench.wait()
+	return bench.output(), err
+}
+
+// answers waits until the server answers, or has ended, or the time is up.
+func (e *experiment) answers(ctx context.Context, server *job) error {
+	u, err := parseReady(e.o.try.ready)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, e.o.try.readyIn, fmt.Errorf("the server did not answer %s within %s; its last lines: ", e.o.try.ready, e.o.try.readyIn))
+	defer cancel()
+	for {
+		if up(ctx, u) {
+			return nil
+		}
+		select {
+		case <-server.ended:
+			return fmt.Errorf("the server ended before it answered; its last lines: %s", lastLines(server.output()))
+		case <-ctx.Done():
+			return fmt.Errorf("%w%s", context.Cause(ctx), lastLines(server.output()))
+		case <-time.After(300 * time.Millisecond):
+		}
+	}
+}
+
+// parseReady reads the address of a server on this machine or near it. It is
+// asked in plain HTTP, which needs no library.
+func parseReady(s string) (*url.URL, error) {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "http" || u.Hostname() == "" || strings.ContainsAny(s, " \r\n") {
+		return nil, usagef("--ready %q: an address as http://127.0.0.1:30000/health", s)
+	}
+	return u, nil
+}
+
+func up(ctx context.Context, u *url.URL) bool {
+	port := u.Port()
+	if port == "" {
+		port = "80"
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	if end, ok := ctx.Deadline(); ok {
+		conn.SetDeadline(end)
+	}
+	fmt.Fprintf(conn, "GET %s HTTP/1.0\r\nHost: %s\r\n\r\n", u.RequestURI(), u.Host)
+	head := make([]byte, 16)
+	n, err := io.ReadFull(conn, head)
+	status := strings.Fields(string(head[:n]))
+	return (err == nil || n > 12) && len(status) > 1 && strings.HasPrefix(status[0], "HTTP/") && strings.HasPrefix(status[1], "2")
+}
+
+// tail keeps the end of what is printed.
+type tail struct {
+	mu  sync.Mutex
+	end []byte
+}
+
+const tailSize = 4 << 20
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.end = append(t.end, p...)
+	if len(t.end) > 2*tailSize {
+		t.end = bytes.Clone(t.end[len(t.end)-tailSize:])
+	}
+	return len(p), nil
+}
+
+func (t *tail) bytes() []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return bytes.Clone(t.end)
+}

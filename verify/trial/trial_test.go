@@ -1,0 +1,170 @@
+package trial
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestRankTest holds p against published tables and against counting by hand.
+func TestRankTest(t *testing.T) {
+	for _, c := range []struct {
+		a, b []float64
+		p    float64
+	}{
+		{[]float64{1, 2, 3}, []float64{4, 5, 6}, 2.0 / 20},
+		{[]float64{1, 2, 3, 4, 5, 6}, []float64{7, 8, 9, 10, 11, 12}, 2.0 / 924},
+		{[]float64{1, 2, 3, 4}, []float64{2.5, 5, 6, 7}, 8.0 / 70},
+		{[]float64{1, 4}, []float64{2, 3}, 1},
+		{[]float64{5, 5, 5}, []float64{5, 5, 5}, 1},
+		{[]float64{1, 1, 2}, []float64{2, 3, 3}, 4.0 / 20}, // sums 7 (two ways) and as far above
+	} {
+		if got := rankTest(c.a, c.b); math.Abs(got-c.p) > 1e-12 || math.Abs(rankTest(c.b, c.a)-got) > 1e-12 {
+			t.Errorf("%v %v: %v, want %v", c.a, c.b, got, c.p)
+		}
+	}
+}
+
+func TestVerdict(t *testing.T) {
+	low, high := []float64{80, 81, 82, 80.5, 81.5, 82.5}, []float64{90, 91, 92, 90.5, 91.5, 92.5}
+	for _, c := range []struct {
+		higher        bool
+		without, with []float64
+		want          string
+	}{
+		{true, low, high, Better}, {true, high, low, Worse}, {false, low, high, Worse}, {false, high, low, Better},
+		{true, low, low, NoDifference}, {true, low[:3], high[:3], TooFew}, {true, low[:1], high[:1], TooFew}, {true, []float64{0, 0, 0, 0, 0, 0}, high, NoDifference},
+	} {
+		if got := Compare("m", c.higher, c.without, c.with).Verdict(); got != c.want {
+			t.Errorf("%v %v %v: %s", c.higher, c.without, c.with, got)
+		}
+	}
+	a, b := Compare("m", true, low, high), Compare("m", true, low, high)
+	if a.Low != b.Low || a.High != b.High || a.Low <= 1.08 || a.High >= 1.17 || a.Ratio < a.Low || a.Ratio > a.High {
+		t.Errorf("%+v", a)
+	}
+}
+
+// TestPower simulates trials: nothing that makes no difference may be kept more
+// often than Alpha, and what makes a difference is to be found. The figures are
+// those of docs/commands.md.
+func TestPower(t *testing.T) {
+	dice := rand.New(rand.NewPCG(7, 11))
+	share := func(runs int, effect, noise float64, draw func() float64) float64 {
+		kept, trials := 0, 1000
+		if effect > 0 {
+			trials = 300 // the interval is worked out for nearly all of them
+		}
+		for range trials {
+			var without, with []float64
+			for range runs {
+				without = append(without, 80*(1+noise*draw()))
+				with = append(with, 80*(1+effect)*(1+noise*draw()))
+			}
+			if rankTest(without, with) <= Alpha && Compare("m", true, without, with).Verdict() == Better {
+				kept++
+			}
+		}
+		return float64(kept) / float64(trials)
+	}
+	normal := dice.NormFloat64
+	outliers := func() float64 { // one in ten runs is slow
+		if dice.IntN(10) == 0 {
+			return -5 * math.Abs(dice.NormFloat64())
+		}
+		return dice.NormFloat64()
+	}
+	for name, c := range map[string]struct {
+		got      float64
+		min, max float64
+	}{
+		"A/A, 6 runs":                       {share(6, 0, 0.02, normal), 0, Alpha},
+		"A/A, 6 runs, outliers":             {share(6, 0, 0.02, outliers), 0, Alpha},
+		"A/A, 12 runs":                      {share(12, 0, 0.05, normal), 0, Alpha},
+		"A/A, 4 runs":                       {share(4, 0, 0.02, normal), 0, Alpha},
+		"5 % better, 2 % noise, 6 runs":     {share(6, 0.05, 0.02, normal), 0.90, 1},
+		"3 % better, 2 % noise, 6 runs":     {share(6, 0.03, 0.02, normal), 0.45, 0.65},
+		"3 % better, 2 % noise, 12 runs":    {share(12, 0.03, 0.02, normal), 0.75, 0.95},
+		"5 % better, outliers, 6 runs":      {share(6, 0.05, 0.02, outliers), 0.55, 0.85},
+		"10 % worse is never called better": {share(6, -0.10, 0.02, normal), 0, 0},
+	} {
+		t.Logf("%s: %.3f", name, c.got)
+		if c.got < c.min || c.got > c.max {
+			t.Errorf("%s: %.3f is not in %.2f to %.2f", name, c.got, c.min, c.max)
+		}
+	}
+}
+
+func TestOrder(t *testing.T) {
+	if got := Order(4); !slices.Equal(got, []bool{false, true, true, false, false, true, true, false}) {
+		t.Error(got)
+	}
+}
+
+// TestKnown: the lines as SGLang's sources print them, with numbers put in.
+func TestKnown(t *testing.T) {
+	serving := "============ Serving Benchmark Result ============\nOutput token throughput (tok/s):         1234.56   \nPeak output token throughput (tok/s):    9999.00   \nAccept length:                           3.25      \n"
+	server := "batch size: 1\noutput throughput: 81.50 tok/s\nlast generation throughput: 82.00 tok/s\noutput throughput: 82.25 tok/s\n"
+	one := "Prefill. latency: 0.12345 s, throughput:   100.00 token/s\nDecode 0. Batch size: 1, latency: 0.01200 s, throughput:     83.33 token/s\nDecode.  median latency: 0.01220 s, median throughput:     81.97 token/s\nTotal. latency:  1.000 s, throughput:    90.00 token/s\n"
+	for i, c := range []struct {
+		text string
+		want float64
+	}{{serving, 1234.56}, {server, 82.25}, {one, 81.97}} {
+		for j, pattern := range Known {
+			m, err := ParseMetric(pattern)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, ok := m.Read([]byte(c.text))
+			if ok != (i == j) || (ok && got != c.want) {
+				t.Errorf("%s in %q: %v %v", pattern, c.text, got, ok)
+			}
+		}
+	}
+	g, err := ParseGuard(KnownGuard)
+	if v, ok := g.Read([]byte(serving)); err != nil || !ok || v != 3.25 || g.Moves != 0.02 {
+		t.Errorf("%v %v %v %v", v, ok, err, g.Moves)
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	for s, higher := range map[string]bool{`a=x (\d+)`: true, `a=x (\d+):higher`: true, `a=x (\d+):lower`: false} {
+		if m, err := ParseMetric(s); err != nil || m.Higher != higher || m.Name != "a" {
+			t.Errorf("%s: %+v %v", s, m, err)
+		}
+	}
+	for _, s := range []string{"", "a", "=x", "a=", "a=x", "a=(", "a=:lower"} {
+		if m, err := ParseMetric(s); err == nil {
+			t.Errorf("%s: %+v", s, m)
+		}
+	}
+	m, _ := ParseMetric(`a=v: ([0-9.,]+)`)
+	for text, want := range map[string]float64{"v: 1,234.5\n": 1234.5, "v: 1\nv: 2\n": 2, "v: 3\nv: .\n": 3} {
+		if got, ok := m.Read([]byte(text)); !ok || got != want {
+			t.Errorf("%q: %v %v", text, got, ok)
+		}
+	}
+	if _, ok := m.Read([]byte("nothing")); ok {
+		t.Error("found in nothing")
+	}
+}
+
+func TestJudge(t *testing.T) {
+	up := Compare("tok/s", true, []float64{1, 1.1, 1.2, 1.3, 1.05, 1.15}, []float64{2, 2.1, 2.2, 2.3, 2.05, 2.15})
+	g, _ := ParseGuard("accept=x([0-9.]+):5")
+	for _, c := range []struct {
+		without, with float64
+		want          string
+	}{{3, 3.1, Better}, {3, 2.5, Void}, {0, 0, Void}} {
+		r := &Result{Runs: 6, Metrics: []Comparison{up}, Guards: []Comparison{Compare("accept", true, []float64{c.without}, []float64{c.with})}}
+		if r.Judge([]Metric{g}); r.Verdict != c.want {
+			t.Errorf("%v: %s: %s", c, r.Verdict, r.Why)
+		}
+	}
+	r := &Result{Runs: 2, Metrics: []Comparison{Compare("m", true, []float64{1, 2}, []float64{3, 4})}}
+	if r.Judge(nil); r.Verdict != TooFew || !strings.Contains(r.Why, "no result could convince") {
+		t.Errorf("%+v", r)
+	}
+}
