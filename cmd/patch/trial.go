@@ -292,7 +292,7 @@ func (e *experiment) end(err error) error {
 	}
 	f := verify.Finding{Code: e.result.Verdict, Severity: "note", Message: e.result.Why}
 	if !keep {
-		e.r.Exit, f.Severity, f.Hint = exitVerdict, "error", "the sets are taken out; sgpatch history"
+		e.r.Exit, f.Severity, f.Hint = exitVerdict, "error", "sgpatch history"
 	}
 	e.r.find(f)
 	e.o.record(e.r, patcher.Goal{Command: "trial", Apply: e.sets, Reason: e.o.reason, Result: e.result.Short()})
@@ -315,7 +315,9 @@ func (e *experiment) progress(i, n int, with bool, began time.Time) {
 func (p printer) tried(t *trial.Result) {
 	for _, list := range [][]trial.Comparison{t.Metrics, t.Guards} {
 		for _, c := range list {
-			p.line("%s", c.Says())
+			if c.Says() != t.Why { // the verdict says it
+				p.line("%s", c.Says())
+			}
 			if p.verbose {
 				p.line("    without %s\n    with    %s", numbersOf(c.Without), numbersOf(c.With))
 			}
