@@ -142,6 +142,17 @@ func TestHostKeys(t *testing.T) {
 		}
 		sshd.Tool(t, "ssh-keygen", "-F", "[127.0.0.1]:"+s.Port, "-f", home+"/.ssh/known_hosts")
 	})
+	t.Run("accepted, and another one later", func(t *testing.T) {
+		home := s.Home(t, "other.example "+sshd.Public(t, other)+"\n")
+		sshd.Write(t, home+"/.ssh/config", "Host again\n  HostName 127.0.0.1\n  HostKeyAlgorithms ecdsa-sha2-nistp256\nHost *\n  User "+s.User+"\n  Port "+s.Port+"\n")
+		d := dialer()
+		d.AcceptNew = true
+		must(t, d, "127.0.0.1")
+		mustNot(t, d, "again", "is not the one that was recorded a moment ago", "SHA256:", "ssh-keygen -lf "+home+"/.ssh/known_hosts")
+		if lines := strings.Count(sshd.Read(t, home+"/.ssh/known_hosts"), "\n"); lines != 2 {
+			t.Errorf("%d lines are there", lines)
+		}
+	})
 	t.Run("revoked", func(t *testing.T) {
 		home := s.Home(t, s.Known(t, "ed25519")+"@revoked * "+sshd.Public(t, s.HostKey("ed25519"))+"\n")
 		mustNot(t, dialer(), s.Name(), "revoked", home+"/.ssh/known_hosts:2")
