@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -67,20 +68,31 @@ func (d *Dialer) through(c *clock, hops []host, h host) (_ net.Conn, dropped boo
 	return detach(conn), false, nil
 }
 
+// way tells apart connections that may not stand for each other: another
+// configuration of the same machine may ask for another proof of who it is, for
+// other ciphers, or for another key of ours.
+func (h host) way() string {
+	return fmt.Sprintf("%#v\n", []any{h.user, h.dial(), h.lookup(), h.known, h.knownGlobally, h.keyAlgorithms, h.crypto, h.network, h.from, h.keys, h.certs, h.only, h.agent})
+}
+
 // jump is the connection to the last of some hops. Whoever comes first makes
 // it, and others wait, as long as that takes; one that failed or broke is made
 // anew by whoever comes next.
 func (d *Dialer) jump(c *clock, hops []host) (*sshLink, error) {
 	var way strings.Builder
 	for _, h := range hops {
-		way.WriteString(h.user + "@" + h.dial() + " " + h.lookup() + "\n")
+		way.WriteString(h.way())
 	}
 	j, mine := d.jumps.take(way.String())
 	if !mine {
 		c.pause()
 		defer c.resume()
-		<-j.made
-		return j.link, j.err
+		select {
+		case <-j.made:
+			return j.link, j.err
+		case <-c.Done():
+			return nil, c.Err()
+		}
 	}
 	defer close(j.made)
 	last := hops[len(hops)-1]

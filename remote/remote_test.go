@@ -426,6 +426,20 @@ func TestSharedJump(t *testing.T) {
 	}
 }
 
+// TestJumpOfOtherProof: a jump that one host's way has proved is not taken on
+// the way of another, which asks for another proof of the same machine.
+func TestJumpOfOtherProof(t *testing.T) {
+	gate, s := sshd.New(t), sshd.New(t)
+	home := s.Home(t, s.Known(t, "ed25519")+gate.Known(t, "ed25519"))
+	gate.Authorize(t, sshd.Public(t, s.Dir+"/client"))
+	sshd.Write(t, home+"/strict", "")
+	sshd.Write(t, home+"/.ssh/config", fmt.Sprintf("Host gate strict\n  Port %s\nHost strict\n  UserKnownHostsFile %s/strict\nHost gpu-0\n  ProxyJump gate\nHost gpu-1\n  ProxyJump strict\nHost gpu-*\n  Port %s\nHost *\n  HostName 127.0.0.1\n  User %s\n", gate.Port, home, s.Port, s.User))
+	d := dialer()
+	defer d.Close()
+	must(t, d, "gpu-0")
+	mustNot(t, d, "gpu-1", "jump strict", "is not known")
+}
+
 // TestPolicy: what may be agreed on with a host is what the configuration says.
 func TestPolicy(t *testing.T) {
 	s := sshd.New(t, "Ciphers aes256-ctr,aes256-gcm@openssh.com", "MACs hmac-sha2-256", "KexAlgorithms ecdh-sha2-nistp256,curve25519-sha256")
