@@ -192,6 +192,21 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// TestLinksHang: a tool that does not end holds nobody up, nor does what it started.
+func TestLinksHang(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte("#!/bin/sh\nsleep 30\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	defer func(d time.Duration) { patience = d }(patience)
+	patience = 200 * time.Millisecond
+	start := time.Now()
+	if all := links(); all != nil || time.Since(start) > 10*time.Second {
+		t.Errorf("%v after %s", all, time.Since(start))
+	}
+}
+
 func TestSize(t *testing.T) {
 	for n, want := range map[int]string{14336: "14 KiB", 1 << 20: "1 MiB", 1<<20 + 16: "1048592 B", 3 << 19: "1536 KiB"} {
 		if got := Size(n); got != want {
