@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -80,7 +81,7 @@ func preflightCommand(ctx context.Context, o *options) (*Report, error) {
 	if _, err := o.task("", nil); err != nil {
 		return r, err
 	}
-	p, err := o.open(ctx, r, install.Query{Here: true})
+	p, err := o.open(ctx, r, install.Query{Here: os.Geteuid() != 0}) // the ranks of root start in /
 	if err != nil {
 		return r, err
 	}
@@ -135,7 +136,13 @@ func (o *options) setCap(ctx context.Context, r *Report, p *place) error {
 	m := r.Measurements
 	enabled := slices.ContainsFunc(p.site.Views(), func(v patcher.SetView) bool { return v.ID == defaultSet && v.Enabled })
 	switch {
-	case m.Verdict != preflight.Better || m.WinsTo == 0:
+	case len(m.Errors) > 0:
+		r.find(verify.Finding{Code: "cap", Severity: "note", Message: "no limit is written: a GPU reported errors"})
+		return nil
+	case m.Verdict == preflight.Better && m.WinsTo == 0:
+		r.find(verify.Finding{Code: "cap", Severity: "note", Message: "no limit is written: it is not faster at the smallest size, and a limit has no lower end"})
+		return nil
+	case m.Verdict != preflight.Better:
 		r.find(verify.Finding{Code: "cap", Severity: "note", Message: "no limit is written: it is not better here"})
 		return nil
 	case !enabled:

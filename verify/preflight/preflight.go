@@ -12,11 +12,13 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"sgpatch/patcher"
 	"sgpatch/patcher/install"
 )
 
@@ -110,9 +112,19 @@ func (t Task) start(ctx context.Context, ncclOnly bool, env []string) (*ran, err
 	if err != nil {
 		return nil, err
 	}
-	if len(env) > 0 {
-		cmd.Env = append(cmd.Environ(), env...)
+	uid, gid := os.Geteuid(), os.Getegid()
+	if uid == 0 {
+		cmd.Dir = "/" // Python looks in its working directory first, and root may stand in anybody's
 	}
+	if cr := cmd.SysProcAttr.Credential; cr != nil {
+		uid, gid = int(cr.Uid), int(cr.Gid)
+	}
+	scratch, remove, err := patcher.Scratch(uid, gid) // the launcher makes a folder for logs, and leaves it
+	if err != nil {
+		return nil, fmt.Errorf("there is no place for the launcher's files: %w", err)
+	}
+	defer remove()
+	cmd.Env = slices.Concat(cmd.Environ(), []string{"TMPDIR=" + scratch}, env)
 	// The ranks end with their launcher, and the launcher with us, whatever ends us.
 	// The kernel counts the thread that started it as its parent.
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL

@@ -120,6 +120,21 @@ func TestProfile(t *testing.T) {
 	}
 }
 
+// TestLeavesNothing: what the launcher leaves for others to tidy up goes with it,
+// and root's working directory has no say in what Python imports.
+func TestLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	t.Chdir(t.TempDir())
+	r := run(t, "import tempfile; open(tempfile.mkdtemp() + '/log', 'w'); say('log', text=os.getcwd()); begin(); numbers(); done()")
+	if left, _ := os.ReadDir(dir); r.Verdict != Right || len(left) > 0 {
+		t.Errorf("%s: %s; %v", r.Verdict, r.Why, left)
+	}
+	if os.Geteuid() == 0 && r.Log[0] != "/" {
+		t.Errorf("started in %s", r.Log[0])
+	}
+}
+
 // TestHangIsKilled: nothing of it is left, whatever it had started.
 func TestHangIsKilled(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pid")
