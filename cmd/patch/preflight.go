@@ -134,7 +134,7 @@ func (p *place) profile() (all []string) {
 // entry of the set that opens the gate.
 func (o *options) setCap(ctx context.Context, r *Report, p *place) error {
 	m := r.Measurements
-	enabled := slices.ContainsFunc(p.site.Views(), func(v patcher.SetView) bool { return v.ID == defaultSet && v.Enabled })
+	set := p.site.View(defaultSet)
 	switch {
 	case len(m.Errors) > 0:
 		r.find(verify.Finding{Code: "cap", Severity: "note", Message: "no limit is written: a GPU reported errors"})
@@ -145,7 +145,10 @@ func (o *options) setCap(ctx context.Context, r *Report, p *place) error {
 	case m.Verdict != preflight.Better:
 		r.find(verify.Finding{Code: "cap", Severity: "note", Message: "no limit is written: it is not better here"})
 		return nil
-	case !enabled:
+	case set.NoEnv: // an entry would open the gate for all that this interpreter starts
+		r.find(verify.Finding{Code: "cap", Severity: "note", Message: fmt.Sprintf("no limit is written: %s is in place without its entry; set %s=%d where the other variable is set", defaultSet, capName, m.WinsTo)})
+		return nil
+	case !set.Enabled:
 		r.find(verify.Finding{Code: "cap", Severity: "note", Message: "no limit is written: " + defaultSet + " is not in place", Hint: "sgpatch apply"})
 		return nil
 	}
