@@ -31,7 +31,7 @@ func preflightFlags(f *pflag.FlagSet, o *options) {
 	f.IntSliceVar(&o.gpu.rows, "rows", []int{1, 3, 6, 12}, "rows of a tensor, `N,…`; without it 512 KiB and 1 MiB as well")
 	f.IntVar(&o.gpu.calls, "calls", 122, "all-reduces in a row, `N`, as a verify pass has them")
 	f.IntVar(&o.gpu.repeat, "repeat", 30, "timed repeats, `N`")
-	f.DurationVar(&o.gpu.limit, "timeout", time.Minute, "time for all of it, `DUR`; what has not ended then hangs")
+	f.DurationVar(&o.gpu.limit, "timeout", time.Minute, "time for all of it, `DUR`, and once more for NCCL with other settings; what has not ended then hangs")
 	f.BoolVar(&o.gpu.writeCap, "write-cap", false, "set the size up to which it is faster as the set's limit, if it is better")
 }
 

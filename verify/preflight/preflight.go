@@ -35,7 +35,7 @@ type Task struct {
 	Decide  int           // the size by which the verdict is given
 	Calls   int           // all-reduces in one CUDA graph
 	Repeat  int           // replays that are timed
-	Limit   time.Duration // for all of it, the start of the interpreters included
+	Limit   time.Duration // for all of it, the start of the interpreters included; for Profile once more
 	Env     []string      // NAME=VALUE, for the ranks, beside the environment that is here
 	Profile []string      // NAME=VALUE, an environment under which NCCL is timed once more
 }

@@ -115,6 +115,9 @@ func TestProfile(t *testing.T) {
 	if row := r.Row(43008); r.Verdict != Better || row.Profile == nil || row.Profile.Median != 28 || row.NCCL.Median != 31 {
 		t.Errorf("%+v", r)
 	}
+	if r := run(t, strings.Replace(say, "phase('set up'); times('nccl', 8, %s, 50); done()", "sys.exit('no')", 1), with); r.Verdict != Better || !strings.Contains(r.Why, "could not be timed") {
+		t.Errorf("%s: %s", r.Verdict, r.Why)
+	}
 	if r := run(t, strings.Replace(say, "%s", "11", 1), with); r.Verdict != NotBetter || r.Hint != "sgpatch apply nccl-pcie" {
 		t.Errorf("%+v", r)
 	}
