@@ -440,6 +440,27 @@ func TestJumpOfOtherProof(t *testing.T) {
 	mustNot(t, d, "gpu-1", "jump strict", "is not known")
 }
 
+// TestJumpOfLessTime: a host that has more time than the one that makes the jump
+// does not fail with it.
+func TestJumpOfLessTime(t *testing.T) {
+	gate, s := sshd.New(t), sshd.New(t)
+	home := s.Home(t, s.Known(t, "ed25519")+gate.Known(t, "ed25519"))
+	gate.Authorize(t, sshd.Public(t, s.Dir+"/client"))
+	sshd.Write(t, home+"/.ssh/config", fmt.Sprintf("Host gate\n  Port %s\nHost gpu-0\n  ConnectTimeout 2\nHost gpu-*\n  ConnectTimeout 60\n  Port %s\n  ProxyJump gate\nHost *\n  HostName 127.0.0.1\n  User %s\n", gate.Port, s.Port, s.User))
+	gate.Freeze()
+	d := dialer()
+	d.Timeout = 0
+	defer d.Close()
+	var first, second sync.WaitGroup
+	first.Go(func() { mustNot(t, d, "gpu-0", "jump gate: no connection within 2s") })
+	time.Sleep(200 * time.Millisecond)
+	second.Go(func() { must(t, d, "gpu-1") })
+	first.Wait()
+	gate.Stop()
+	gate.Start(t)
+	second.Wait()
+}
+
 // TestPolicy: what may be agreed on with a host is what the configuration says.
 func TestPolicy(t *testing.T) {
 	s := sshd.New(t, "Ciphers aes256-ctr,aes256-gcm@openssh.com", "MACs hmac-sha2-256", "KexAlgorithms ecdh-sha2-nistp256,curve25519-sha256")
