@@ -50,8 +50,8 @@ func (o *options) task(python string, profile []string) (preflight.Task, error) 
 		return t, usagef("--ranks %d: two or more", g.ranks)
 	case g.calls < 1 || g.calls > 10000 || g.repeat < 2 || g.repeat > 200:
 		return t, usagef("--calls %d --repeat %d: calls are 1 to 10000, repeats 2 to 200", g.calls, g.repeat)
-	case g.hidden < 8 || g.hidden%8 != 0:
-		return t, usagef("--hidden %d: a multiple of 8", g.hidden) // 16 bytes: what the kernel takes
+	case g.hidden < 8 || g.hidden%8 != 0 || g.hidden > largest:
+		return t, usagef("--hidden %d: a multiple of 8, up to %d", g.hidden, largest) // 16 bytes: what the kernel takes
 	case g.limit < time.Second:
 		return t, usagef("--timeout %s: a second at least", g.limit)
 	case len(g.rows) == 0:
