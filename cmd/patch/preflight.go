@@ -42,7 +42,7 @@ const largest = 8 << 20
 
 func (o *options) task(python string, profile []string) (preflight.Task, error) {
 	g := o.gpu
-	t := preflight.Task{Python: python, Ranks: g.ranks, Calls: g.calls, Repeat: g.repeat, Limit: g.limit, Profile: profile}
+	t := preflight.Task{Python: python, Ranks: g.ranks, Calls: g.calls, Repeat: g.repeat, Limit: g.limit, Profile: profile, Scratch: patcher.Scratch}
 	switch {
 	case len(o.args) > 0:
 		return t, usagef("preflight takes no argument: %s", o.args[0])

@@ -18,7 +18,6 @@ import (
 	"syscall"
 	"time"
 
-	"sgpatch/patcher"
 	"sgpatch/patcher/install"
 )
 
@@ -38,6 +37,10 @@ type Task struct {
 	Limit   time.Duration // for all of it, the start of the interpreters included; for Profile once more
 	Env     []string      // NAME=VALUE, for the ranks, beside the environment that is here
 	Profile []string      // NAME=VALUE, an environment under which NCCL is timed once more
+
+	// Scratch makes a directory of this owner for what the launcher leaves, and
+	// gives the way to remove it.
+	Scratch func(uid, gid int) (dir string, remove func(), err error)
 }
 
 // grace is how long after their time the ranks are left to say where they hang.
@@ -119,7 +122,7 @@ func (t Task) start(ctx context.Context, ncclOnly bool, env []string) (*ran, err
 	if cr := cmd.SysProcAttr.Credential; cr != nil {
 		uid, gid = int(cr.Uid), int(cr.Gid)
 	}
-	scratch, remove, err := patcher.Scratch(uid, gid) // the launcher makes a folder for logs, and leaves it
+	scratch, remove, err := t.Scratch(uid, gid) // the launcher makes a folder for logs, and leaves it
 	if err != nil {
 		return nil, fmt.Errorf("there is no place for the launcher's files: %w", err)
 	}

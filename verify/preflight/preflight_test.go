@@ -38,6 +38,11 @@ def done():
 print("banner of a library", task["mark"][:9])
 `
 
+func scratch(int, int) (string, func(), error) {
+	dir, err := os.MkdirTemp("", "")
+	return dir, func() { os.RemoveAll(dir) }, err
+}
+
 // run measures with a stand-in that says this.
 func run(t *testing.T, say string, change ...func(*Task)) *Result {
 	t.Helper()
@@ -45,7 +50,7 @@ func run(t *testing.T, say string, change ...func(*Task)) *Result {
 	if err := os.WriteFile(python, []byte(standIn+say), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	task := Task{Python: python, Sizes: []int{14336, 43008, 1 << 20}, Decide: 43008, Calls: 122, Repeat: 5, Limit: 30 * time.Second}
+	task := Task{Python: python, Sizes: []int{14336, 43008, 1 << 20}, Decide: 43008, Calls: 122, Repeat: 5, Limit: 30 * time.Second, Scratch: scratch}
 	for _, c := range change {
 		c(&task)
 	}
@@ -171,7 +176,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	start := time.Now()
-	if _, err := Run(ctx, Task{Python: python, Sizes: []int{16}, Limit: time.Minute}); err == nil || time.Since(start) > 20*time.Second {
+	if _, err := Run(ctx, Task{Python: python, Sizes: []int{16}, Limit: time.Minute, Scratch: scratch}); err == nil || time.Since(start) > 20*time.Second {
 		t.Errorf("%v after %s", err, time.Since(start))
 	}
 }
