@@ -214,10 +214,11 @@ func (c *checker) howToCheck(key ssh.PublicKey) string {
 func quoteName(h host) string { return "'" + xknownhosts.Normalize(h.lookup()) + "'" }
 
 // recorder keeps two hosts from being written over each other, and one from
-// being written twice.
+// being written twice, or with two keys: known_hosts is read once a run, and
+// what was recorded since is known here only.
 type recorder struct {
 	mu   sync.Mutex
-	done map[string]bool
+	done map[string]string // the key, by file and name
 }
 
 func (d *Dialer) recordKey(h host, key ssh.PublicKey) error {
@@ -235,16 +236,18 @@ func (d *Dialer) recordKey(h host, key ssh.PublicKey) error {
 	line += " " + strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
 	d.recorder.mu.Lock()
 	defer d.recorder.mu.Unlock()
-	once := path + "\x00" + name + "\x00" + string(key.Marshal())
-	if d.recorder.done[once] {
+	once, proven := path+"\x00"+name, string(key.Marshal())
+	if before, ok := d.recorder.done[once]; ok && before != proven {
+		return hint("ssh-keygen -lf "+path+" says what was recorded; compare with what the host itself says", "the key of %s is not the one that was recorded a moment ago: it has %s %s now; somebody may be in between", h.lookup(), key.Type(), ssh.FingerprintSHA256(key))
+	} else if ok {
 		return nil
 	}
 	if err := d.Record(path, []byte(line)); err != nil {
 		return fmt.Errorf("the key of %s cannot be recorded: %w", h.lookup(), err)
 	}
 	if d.recorder.done == nil {
-		d.recorder.done = map[string]bool{}
+		d.recorder.done = map[string]string{}
 	}
-	d.recorder.done[once] = true
+	d.recorder.done[once] = proven
 	return nil
 }

@@ -1,10 +1,13 @@
 package remote
 
 import (
+	"context"
+	"fmt"
 	"io"
 	"net"
 	"strings"
 	"sync"
+	"time"
 )
 
 // jumps are the connections to hosts that are passed on the way to others.
@@ -18,6 +21,19 @@ type jump struct {
 	made chan struct{} // closed when the rest is set
 	link *sshLink
 	err  error
+	late time.Duration // the limit of its maker, if that was too short; or 0
+}
+
+// wait waits until the jump is made, as long as that takes.
+func (j *jump) wait(c *clock) error {
+	c.pause()
+	defer c.resume()
+	select {
+	case <-j.made:
+		return nil
+	case <-c.Done():
+		return c.Err()
+	}
 }
 
 // take returns the jump for a way. If it is the caller's to make, mine is true.
@@ -67,25 +83,38 @@ func (d *Dialer) through(c *clock, hops []host, h host) (_ net.Conn, dropped boo
 	return detach(conn), false, nil
 }
 
+// way tells apart connections that may not stand for each other: another
+// configuration of the same machine may ask for another proof of who it is, for
+// other ciphers, or for another key of ours.
+func (h host) way() string {
+	return fmt.Sprintf("%#v\n", []any{h.user, h.dial(), h.lookup(), h.known, h.knownGlobally, h.keyAlgorithms, h.crypto, h.network, h.from, h.keys, h.certs, h.only, h.agent})
+}
+
 // jump is the connection to the last of some hops. Whoever comes first makes
 // it, and others wait, as long as that takes; one that failed or broke is made
 // anew by whoever comes next.
 func (d *Dialer) jump(c *clock, hops []host) (*sshLink, error) {
 	var way strings.Builder
 	for _, h := range hops {
-		way.WriteString(h.user + "@" + h.dial() + " " + h.lookup() + "\n")
+		way.WriteString(h.way())
 	}
 	j, mine := d.jumps.take(way.String())
-	if !mine {
-		c.pause()
-		defer c.resume()
-		<-j.made
-		return j.link, j.err
+	for !mine {
+		if err := j.wait(c); err != nil {
+			return nil, err
+		}
+		if j.err == nil || j.late >= c.limit || j.late == 0 {
+			return j.link, j.err
+		}
+		j, mine = d.jumps.take(way.String()) // its maker had less time than this host has
 	}
 	defer close(j.made)
 	last := hops[len(hops)-1]
 	if j.link, j.err = d.reach(c, hops[:len(hops)-1], last); j.err != nil {
 		j.err = hintOf(j.err, "jump %s: %w", last.name, j.err)
+		if context.Cause(c) == errTime {
+			j.late = c.limit
+		}
 		d.jumps.forget(way.String())
 		return nil, j.err
 	}

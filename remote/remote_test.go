@@ -142,6 +142,17 @@ func TestHostKeys(t *testing.T) {
 		}
 		sshd.Tool(t, "ssh-keygen", "-F", "[127.0.0.1]:"+s.Port, "-f", home+"/.ssh/known_hosts")
 	})
+	t.Run("accepted, and another one later", func(t *testing.T) {
+		home := s.Home(t, "other.example "+sshd.Public(t, other)+"\n")
+		sshd.Write(t, home+"/.ssh/config", "Host again\n  HostName 127.0.0.1\n  HostKeyAlgorithms ecdsa-sha2-nistp256\nHost *\n  User "+s.User+"\n  Port "+s.Port+"\n")
+		d := dialer()
+		d.AcceptNew = true
+		must(t, d, "127.0.0.1")
+		mustNot(t, d, "again", "is not the one that was recorded a moment ago", "SHA256:", "ssh-keygen -lf "+home+"/.ssh/known_hosts")
+		if lines := strings.Count(sshd.Read(t, home+"/.ssh/known_hosts"), "\n"); lines != 2 {
+			t.Errorf("%d lines are there", lines)
+		}
+	})
 	t.Run("revoked", func(t *testing.T) {
 		home := s.Home(t, s.Known(t, "ed25519")+"@revoked * "+sshd.Public(t, s.HostKey("ed25519"))+"\n")
 		mustNot(t, dialer(), s.Name(), "revoked", home+"/.ssh/known_hosts:2")
@@ -413,6 +424,41 @@ func TestSharedJump(t *testing.T) {
 	if took := time.Since(start); took > 15*time.Second {
 		t.Errorf("that took %s", took)
 	}
+}
+
+// TestJumpOfOtherProof: a jump that one host's way has proved is not taken on
+// the way of another, which asks for another proof of the same machine.
+func TestJumpOfOtherProof(t *testing.T) {
+	gate, s := sshd.New(t), sshd.New(t)
+	home := s.Home(t, s.Known(t, "ed25519")+gate.Known(t, "ed25519"))
+	gate.Authorize(t, sshd.Public(t, s.Dir+"/client"))
+	sshd.Write(t, home+"/strict", "")
+	sshd.Write(t, home+"/.ssh/config", fmt.Sprintf("Host gate strict\n  Port %s\nHost strict\n  UserKnownHostsFile %s/strict\nHost gpu-0\n  ProxyJump gate\nHost gpu-1\n  ProxyJump strict\nHost gpu-*\n  Port %s\nHost *\n  HostName 127.0.0.1\n  User %s\n", gate.Port, home, s.Port, s.User))
+	d := dialer()
+	defer d.Close()
+	must(t, d, "gpu-0")
+	mustNot(t, d, "gpu-1", "jump strict", "is not known")
+}
+
+// TestJumpOfLessTime: a host that has more time than the one that makes the jump
+// does not fail with it.
+func TestJumpOfLessTime(t *testing.T) {
+	gate, s := sshd.New(t), sshd.New(t)
+	home := s.Home(t, s.Known(t, "ed25519")+gate.Known(t, "ed25519"))
+	gate.Authorize(t, sshd.Public(t, s.Dir+"/client"))
+	sshd.Write(t, home+"/.ssh/config", fmt.Sprintf("Host gate\n  Port %s\nHost gpu-0\n  ConnectTimeout 2\nHost gpu-*\n  ConnectTimeout 60\n  Port %s\n  ProxyJump gate\nHost *\n  HostName 127.0.0.1\n  User %s\n", gate.Port, s.Port, s.User))
+	gate.Freeze()
+	d := dialer()
+	d.Timeout = 0
+	defer d.Close()
+	var first, second sync.WaitGroup
+	first.Go(func() { mustNot(t, d, "gpu-0", "jump gate: no connection within 2s") })
+	time.Sleep(200 * time.Millisecond)
+	second.Go(func() { must(t, d, "gpu-1") })
+	first.Wait()
+	gate.Stop()
+	gate.Start(t)
+	second.Wait()
 }
 
 // TestPolicy: what may be agreed on with a host is what the configuration says.

@@ -20,7 +20,7 @@ func markdown(all []HistoryEntry) string {
 	var files []string
 	for _, e := range all {
 		for _, f := range e.Files {
-			files = append(files, fmt.Sprintf("- %s %s %s `%s`: %s, should be %s, pristine %s\n", e.Time.UTC().Format("2006-01-02 15:04"), cell(e.Command), cell(release(e)), strings.ReplaceAll(cell(f.Path), "`", ""), short(string(f.Have)), short(string(f.Want)), short(string(f.Pristine))))
+			files = append(files, fmt.Sprintf("- %s %s %s `%s`: %s, should be %s, pristine %s\n", e.Time.UTC().Format("2006-01-02 15:04"), cell(e.Command), cell(release(e)), strings.ReplaceAll(cell(f.Path), "`", ""), cell(short(f.Have)), cell(short(f.Want)), cell(short(f.Pristine))))
 		}
 	}
 	if len(files) > 0 {
@@ -40,8 +40,17 @@ func short(digest string) string { return fmt.Sprintf("%.12s", orDash(digest)) }
 
 // cell is text that stays in its cell of a table, and text.
 func cell(s string) string {
-	s = strings.NewReplacer("\n", " ", "|", "\\|", "<", "&lt;", "[", "\\[", "*", "\\*", "@", "@\u200b").Replace(visible(s))
+	s = strings.NewReplacer("\n", " ", "\\", "\\\\", "|", "\\|", "<", "&lt;", "[", "\\[", "*", "\\*", "@", "@\u200b").Replace(visible(s))
 	return strings.TrimSpace(s)
+}
+
+// noFormula is text that a spreadsheet takes for text. It would work out what
+// begins like a formula, and one may send the rest of the sheet away.
+func noFormula(s string) string {
+	if s != "" && strings.IndexByte("=+-@\t", s[0]) >= 0 {
+		return "'" + s
+	}
+	return s
 }
 
 // commaSeparated is the history for a spreadsheet; the first line has the names.
@@ -54,7 +63,11 @@ func commaSeparated(all []HistoryEntry) string {
 		if e.Install != nil {
 			in = *e.Install
 		}
-		w.Write([]string{e.Time.UTC().Format("2006-01-02T15:04:05Z"), e.Host, e.User, e.Command, strings.Join(e.Sets, " "), in.Root, in.Release, in.Python, e.Hardware, strings.Join(e.Changed, " "), e.Result, e.Reason, strconv.Itoa(e.Exit), e.Program})
+		row := []string{e.Time.UTC().Format("2006-01-02T15:04:05Z"), e.Host, e.User, e.Command, strings.Join(e.Sets, " "), in.Root, in.Release, in.Python, e.Hardware, strings.Join(e.Changed, " "), e.Result, e.Reason, strconv.Itoa(e.Exit), e.Program}
+		for i, text := range row {
+			row[i] = noFormula(text)
+		}
+		w.Write(row)
 	}
 	w.Flush()
 	return b.String()

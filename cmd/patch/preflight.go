@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,7 +31,7 @@ func preflightFlags(f *pflag.FlagSet, o *options) {
 	f.IntSliceVar(&o.gpu.rows, "rows", []int{1, 3, 6, 12}, "rows of a tensor, `N,…`; without it 512 KiB and 1 MiB as well")
 	f.IntVar(&o.gpu.calls, "calls", 122, "all-reduces in a row, `N`, as a verify pass has them")
 	f.IntVar(&o.gpu.repeat, "repeat", 30, "timed repeats, `N`")
-	f.DurationVar(&o.gpu.limit, "timeout", time.Minute, "time for all of it, `DUR`; what has not ended then hangs")
+	f.DurationVar(&o.gpu.limit, "timeout", time.Minute, "time for all of it, `DUR`, and once more for NCCL with other settings; what has not ended then hangs")
 	f.BoolVar(&o.gpu.writeCap, "write-cap", false, "set the size up to which it is faster as the set's limit, if it is better")
 }
 
@@ -41,7 +42,7 @@ const largest = 8 << 20
 
 func (o *options) task(python string, profile []string) (preflight.Task, error) {
 	g := o.gpu
-	t := preflight.Task{Python: python, Ranks: g.ranks, Calls: g.calls, Repeat: g.repeat, Limit: g.limit, Profile: profile}
+	t := preflight.Task{Python: python, Ranks: g.ranks, Calls: g.calls, Repeat: g.repeat, Limit: g.limit, Profile: profile, Scratch: patcher.Scratch}
 	switch {
 	case len(o.args) > 0:
 		return t, usagef("preflight takes no argument: %s", o.args[0])
@@ -49,8 +50,8 @@ func (o *options) task(python string, profile []string) (preflight.Task, error) 
 		return t, usagef("--ranks %d: two or more", g.ranks)
 	case g.calls < 1 || g.calls > 10000 || g.repeat < 2 || g.repeat > 200:
 		return t, usagef("--calls %d --repeat %d: calls are 1 to 10000, repeats 2 to 200", g.calls, g.repeat)
-	case g.hidden < 8 || g.hidden%8 != 0:
-		return t, usagef("--hidden %d: a multiple of 8", g.hidden) // 16 bytes: what the kernel takes
+	case g.hidden < 8 || g.hidden%8 != 0 || g.hidden > largest:
+		return t, usagef("--hidden %d: a multiple of 8, up to %d", g.hidden, largest) // 16 bytes: what the kernel takes
 	case g.limit < time.Second:
 		return t, usagef("--timeout %s: a second at least", g.limit)
 	case len(g.rows) == 0:
@@ -80,7 +81,7 @@ func preflightCommand(ctx context.Context, o *options) (*Report, error) {
 	if _, err := o.task("", nil); err != nil {
 		return r, err
 	}
-	p, err := o.open(ctx, r, install.Query{Here: true})
+	p, err := o.open(ctx, r, install.Query{Here: os.Geteuid() != 0}) // the ranks of root start in /
 	if err != nil {
 		return r, err
 	}
@@ -134,12 +135,21 @@ func (p *place) profile() (all []string) {
 // entry of the set that opens the gate.
 func (o *options) setCap(ctx context.Context, r *Report, p *place) error {
 	m := r.Measurements.Result
-	enabled := slices.ContainsFunc(p.site.Views(), func(v patcher.SetView) bool { return v.ID == defaultSet && v.Enabled })
+	set := p.site.View(defaultSet)
 	switch {
-	case m.Verdict != preflight.Better || m.WinsTo == 0:
+	case len(m.Errors) > 0:
+		r.find(verify.Finding{Code: "cap", Severity: "note", Message: "no limit is written: a GPU reported errors"})
+		return nil
+	case m.Verdict == preflight.Better && m.WinsTo == 0:
+		r.find(verify.Finding{Code: "cap", Severity: "note", Message: "no limit is written: it is not faster at the smallest size, and a limit has no lower end"})
+		return nil
+	case m.Verdict != preflight.Better:
 		r.find(verify.Finding{Code: "cap", Severity: "note", Message: "no limit is written: it is not better here"})
 		return nil
-	case !enabled:
+	case set.NoEnv: // an entry would open the gate for all that this interpreter starts
+		r.find(verify.Finding{Code: "cap", Severity: "note", Message: fmt.Sprintf("no limit is written: %s is in place without its entry; set %s=%d where the other variable is set", defaultSet, capName, m.WinsTo)})
+		return nil
+	case !set.Enabled:
 		r.find(verify.Finding{Code: "cap", Severity: "note", Message: "no limit is written: " + defaultSet + " is not in place", Hint: "sgpatch apply"})
 		return nil
 	}

@@ -50,6 +50,7 @@ type experiment struct {
 	sets    []string
 	flips   map[string]string // the variables that switch the sets' code: the code stays in place
 	before  bool              // all of them were in place
+	noEnv   bool              // without an entry, which stays out
 	stamp   string
 	metrics []trial.Metric
 	guards  []trial.Metric
@@ -98,7 +99,8 @@ func trialCommand(ctx context.Context, o *options) (*Report, error) {
 	}
 	e.p, e.flips, e.before = p, switches(p, e.sets), true
 	for _, id := range e.sets {
-		e.before = e.before && p.site.View(id).Enabled
+		v := p.site.View(id)
+		e.before, e.noEnv = e.before && v.Enabled, e.noEnv || v.NoEnv
 	}
 	e.stamp = fmt.Sprintf("of %s, begun %s by process %d", strings.Join(e.sets, " "), time.Now().UTC().Format("2006-01-02 15:04:05"), os.Getpid())
 	e.result = &trial.Result{Sets: e.sets, Runs: o.try.runs, Metrics: []trial.Comparison{}, Guards: []trial.Comparison{}, Seconds: []float64{}}
@@ -149,7 +151,7 @@ func switches(p *place, ids []string) map[string]string {
 // under way until stamp is "".
 func (e *experiment) place(ctx context.Context, in bool, stamp string) error {
 	checker := e.o.checker(ctx, e.p)
-	goal := patcher.Goal{Command: "apply", Apply: e.sets, Named: true, Told: e.o.told(), Reason: e.o.reason, Result: e.result.Short(), Trial: stamp,
+	goal := patcher.Goal{Command: "apply", Apply: e.sets, Named: true, NoEnv: e.noEnv, Told: e.o.told(), Reason: e.o.reason, Result: e.result.Short(), Trial: stamp,
 		Prove: func(proof patcher.Proof) error { return checker.Prove(ctx, proof) }}
 	if !in {
 		goal.Command, goal.Apply, goal.Revert = "revert", nil, e.sets

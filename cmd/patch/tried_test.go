@@ -144,7 +144,7 @@ func TestCards(t *testing.T) {
 		Changed: []string{"/r/a"}, Result: "38 | 82", Reason: "<b>a\nb\x1b[1m, \"c\"", Files: []FileReport{{Path: "sglang/a.py", Have: strings.Repeat("ab", 32), Want: "", Pristine: strings.Repeat("cd", 32)}}}
 	got := markdown([]HistoryEntry{e, {Command: "preflight", Result: "better: 1"}})
 	for _, line := range []string{
-		"| 2026-11-02 03:04 | gpu-1 | revert | a b | 0.5.9 | 8 x X | 38 \\| 82 | &lt;b>a b\\x1b\\[1m, \"c\" |\n",
+		"| 2026-11-02 03:04 | gpu-1 | revert | a b | 0.5.9 | 8 x X | 38 \\| 82 | &lt;b>a b\\\\x1b\\[1m, \"c\" |\n",
 		"- 2026-11-02 03:04 revert 0.5.9 `sglang/a.py`: abababababab, should be -, pristine cdcdcdcdcdcd\n",
 	} {
 		if !strings.Contains(got, line) {
@@ -162,5 +162,27 @@ func TestCards(t *testing.T) {
 	}
 	if _, err := json.Marshal(e); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestHostileCards: a cell is text, whatever somebody wrote as a result.
+func TestHostileCards(t *testing.T) {
+	for text, want := range map[string]string{
+		`a\[click](https://x.example)`: `a\\\[click](https://x.example)`,
+		`a\|b\<b>\*c*`:                 `a\\\|b\\&lt;b>\\\*c\*`,
+	} {
+		if got := cell(text); got != want {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+	for _, text := range []string{"=HYPERLINK(A1)", "+1", "-1", "@SUM(A1)"} {
+		rows, err := csv.NewReader(strings.NewReader(commaSeparated([]HistoryEntry{{Result: text}}))).ReadAll()
+		if err != nil || rows[1][10] != "'"+text {
+			t.Errorf("%v %q", err, rows)
+		}
+	}
+	digest := markdown([]HistoryEntry{{Files: []FileReport{{Have: "<img src=x>"}}}})
+	if strings.Contains(digest, "<img") {
+		t.Error(digest)
 	}
 }

@@ -277,6 +277,9 @@ func (r *Result) addProfile(m *ran) {
 		}
 	}
 	row := r.Row(r.Decide)
+	if r.Verdict == Better && row.Profile == nil { // it may be the better way, and nobody knows
+		r.Why += "; NCCL with other settings could not be timed"
+	}
 	if r.Verdict == Better && row.Profile != nil && row.Custom.High >= row.Profile.Low {
 		r.Verdict = NotBetter
 		r.Why += fmt.Sprintf("; but NCCL with other settings takes %.1f", row.Profile.Median)

@@ -43,15 +43,30 @@ func look() sight {
 	return s
 }
 
-// links asks nvidia-smi; without it there are none.
+// patience is for nvidia-smi.
+var patience = 20 * time.Second
+
+// links asks nvidia-smi; without it there are none. Where the driver hangs, it
+// hangs in the kernel, and not even a kill ends it: then it is left behind.
 func links() []Link {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, "nvidia-smi", "--query-gpu="+query, "--format=csv,noheader,nounits").Output()
-	if err != nil {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	said := make(chan []byte, 1)
+	go func() {
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "nvidia-smi", "--query-gpu="+query, "--format=csv,noheader,nounits")
+		cmd.WaitDelay = time.Second // what it started may hold its output
+		out, err := cmd.Output()
+		if err != nil {
+			out = nil
+		}
+		said <- out
+	}()
+	select {
+	case out := <-said:
+		return readLinks(out)
+	case <-time.After(patience + 2*time.Second):
 		return nil
 	}
-	return readLinks(out)
 }
 
 func readLinks(out []byte) (all []Link) {
@@ -88,6 +103,9 @@ func (s sight) since() (now []Link, errors []string) {
 	record := make([]byte, 8192) // one is read at a time
 	for {
 		n, err := syscall.Read(fd, record)
+		if err == syscall.EPIPE { // older ones were written over; the rest is still there
+			continue
+		}
 		if err != nil || n <= 0 {
 			return now, errors
 		}

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -33,9 +34,13 @@ type Task struct {
 	Decide  int           // the size by which the verdict is given
 	Calls   int           // all-reduces in one CUDA graph
 	Repeat  int           // replays that are timed
-	Limit   time.Duration // for all of it, the start of the interpreters included
+	Limit   time.Duration // for all of it, the start of the interpreters included; for Profile once more
 	Env     []string      // NAME=VALUE, for the ranks, beside the environment that is here
 	Profile []string      // NAME=VALUE, an environment under which NCCL is timed once more
+
+	// Scratch makes a directory of this owner for what the launcher leaves, and
+	// gives the way to remove it.
+	Scratch func(uid, gid int) (dir string, remove func(), err error)
 }
 
 // grace is how long after their time the ranks are left to say where they hang.
@@ -110,9 +115,19 @@ func (t Task) start(ctx context.Context, ncclOnly bool, env []string) (*ran, err
 	if err != nil {
 		return nil, err
 	}
-	if len(env) > 0 {
-		cmd.Env = append(cmd.Environ(), env...)
+	uid, gid := os.Geteuid(), os.Getegid()
+	if uid == 0 {
+		cmd.Dir = "/" // Python looks in its working directory first, and root may stand in anybody's
 	}
+	if cr := cmd.SysProcAttr.Credential; cr != nil {
+		uid, gid = int(cr.Uid), int(cr.Gid)
+	}
+	scratch, remove, err := t.Scratch(uid, gid) // the launcher makes a folder for logs, and leaves it
+	if err != nil {
+		return nil, fmt.Errorf("there is no place for the launcher's files: %w", err)
+	}
+	defer remove()
+	cmd.Env = slices.Concat(cmd.Environ(), []string{"TMPDIR=" + scratch}, env)
 	// The ranks end with their launcher, and the launcher with us, whatever ends us.
 	// The kernel counts the thread that started it as its parent.
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL

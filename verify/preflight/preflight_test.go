@@ -38,6 +38,11 @@ def done():
 print("banner of a library", task["mark"][:9])
 `
 
+func scratch(int, int) (string, func(), error) {
+	dir, err := os.MkdirTemp("", "")
+	return dir, func() { os.RemoveAll(dir) }, err
+}
+
 // run measures with a stand-in that says this.
 func run(t *testing.T, say string, change ...func(*Task)) *Result {
 	t.Helper()
@@ -45,7 +50,7 @@ func run(t *testing.T, say string, change ...func(*Task)) *Result {
 	if err := os.WriteFile(python, []byte(standIn+say), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	task := Task{Python: python, Sizes: []int{14336, 43008, 1 << 20}, Decide: 43008, Calls: 122, Repeat: 5, Limit: 30 * time.Second}
+	task := Task{Python: python, Sizes: []int{14336, 43008, 1 << 20}, Decide: 43008, Calls: 122, Repeat: 5, Limit: 30 * time.Second, Scratch: scratch}
 	for _, c := range change {
 		c(&task)
 	}
@@ -115,8 +120,26 @@ func TestProfile(t *testing.T) {
 	if row := r.Row(43008); r.Verdict != Better || row.Profile == nil || row.Profile.Median != 28 || row.NCCL.Median != 31 {
 		t.Errorf("%+v", r)
 	}
+	if r := run(t, strings.Replace(say, "phase('set up'); times('nccl', 8, %s, 50); done()", "sys.exit('no')", 1), with); r.Verdict != Better || !strings.Contains(r.Why, "could not be timed") {
+		t.Errorf("%s: %s", r.Verdict, r.Why)
+	}
 	if r := run(t, strings.Replace(say, "%s", "11", 1), with); r.Verdict != NotBetter || r.Hint != "sgpatch apply nccl-pcie" {
 		t.Errorf("%+v", r)
+	}
+}
+
+// TestLeavesNothing: what the launcher leaves for others to tidy up goes with it,
+// and root's working directory has no say in what Python imports.
+func TestLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	t.Chdir(t.TempDir())
+	r := run(t, "import tempfile; open(tempfile.mkdtemp() + '/log', 'w'); say('log', text=os.getcwd()); begin(); numbers(); done()")
+	if left, _ := os.ReadDir(dir); r.Verdict != Right || len(left) > 0 {
+		t.Errorf("%s: %s; %v", r.Verdict, r.Why, left)
+	}
+	if os.Geteuid() == 0 && r.Log[0] != "/" {
+		t.Errorf("started in %s", r.Log[0])
 	}
 }
 
@@ -153,7 +176,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	start := time.Now()
-	if _, err := Run(ctx, Task{Python: python, Sizes: []int{16}, Limit: time.Minute}); err == nil || time.Since(start) > 20*time.Second {
+	if _, err := Run(ctx, Task{Python: python, Sizes: []int{16}, Limit: time.Minute, Scratch: scratch}); err == nil || time.Since(start) > 20*time.Second {
 		t.Errorf("%v after %s", err, time.Since(start))
 	}
 }
@@ -189,6 +212,21 @@ func TestLinks(t *testing.T) {
 	now, errors := (sight{links: []Link{{GPU: 0, ecc: 1}}}).since()
 	if now == nil || errors == nil || len(errors) > 0 {
 		t.Errorf("%v %v", now, errors)
+	}
+}
+
+// TestLinksHang: a tool that does not end holds nobody up, nor does what it started.
+func TestLinksHang(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "nvidia-smi"), []byte("#!/bin/sh\nsleep 30\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	defer func(d time.Duration) { patience = d }(patience)
+	patience = 200 * time.Millisecond
+	start := time.Now()
+	if all := links(); all != nil || time.Since(start) > 10*time.Second {
+		t.Errorf("%v after %s", all, time.Since(start))
 	}
 }
 
