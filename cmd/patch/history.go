@@ -79,7 +79,7 @@ func historyCommand(ctx context.Context, o *options) (*Report, error) {
 	if o.markdown && (o.csv || o.json) || o.csv && o.json {
 		return r, usagef("--json, --markdown and --csv exclude each other")
 	}
-	all, torn, err := readHistory()
+	all, torn, err := readHistory("")
 	if err != nil {
 		return r, &patcher.RefusedError{Code: "history", Path: historyFile(), Message: "the history cannot be read: " + err.Error(), Hint: "SGPATCH_STATE_DIR names another folder"}
 	}
@@ -103,14 +103,14 @@ func historyCommand(ctx context.Context, o *options) (*Report, error) {
 }
 
 // readHistory returns what is on record, oldest first, and how many lines of it
-// cannot be read.
-func readHistory() (all []HistoryEntry, torn int, err error) {
+// cannot be read. Lines without a part are passed over, and not even parsed.
+func readHistory(part string) (all []HistoryEntry, torn int, err error) {
 	text, err := os.ReadFile(historyFile())
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, 0, err
 	}
 	for line := range bytes.Lines(text) {
-		if line = bytes.TrimSpace(line); len(line) == 0 {
+		if line = bytes.TrimSpace(line); len(line) == 0 || !bytes.Contains(line, []byte(part)) {
 			continue
 		}
 		var e HistoryEntry

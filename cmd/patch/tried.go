@@ -16,7 +16,7 @@ import (
 // result on record here, or a published one for such hardware. Of several
 // results the last counts.
 func (p *place) warned(r *Report, ids []string) (all []verify.Finding) {
-	entries, _, err := readHistory()
+	entries, _, err := readHistory(`"result":`)
 	if err != nil {
 		entries = nil // it is a convenience
 	}
