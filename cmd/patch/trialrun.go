@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -10,9 +9,10 @@ import (
 	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
+
+	"sgpatch/patcher/install"
 )
 
 // once runs the command, or the server and what drives it, one way, and returns
@@ -49,27 +49,46 @@ func (e *experiment) environment(with bool) []string {
 type job struct {
 	cmd   *exec.Cmd
 	ctx   context.Context
-	tail  tail
+	tail  install.Tail
 	err   error
 	ended chan struct{}
 }
+
+// patience is how long a job may take to end after a SIGTERM.
+const patience = 30 * time.Second
 
 // begin starts a command. When ctx ends it gets a SIGTERM, and a while later it
 // and what it had started are killed; what it leaves behind is killed, too.
 func begin(ctx context.Context, env, argv []string) *job {
 	j := &job{ctx: ctx, ended: make(chan struct{})}
 	j.cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
-	j.cmd.Env, j.cmd.Stdout, j.cmd.Stderr = env, &j.tail, &j.tail
+	j.cmd.Env = env
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	j.cmd.Cancel = func() error { return syscall.Kill(-j.cmd.Process.Pid, syscall.SIGTERM) }
-	j.cmd.WaitDelay = 30 * time.Second
-	if j.err = j.cmd.Start(); j.err != nil {
+	j.cmd.WaitDelay = patience
+	// a pipe of our own: what is left behind may hold it, and is not waited for
+	from, into, err := os.Pipe()
+	if err == nil {
+		j.cmd.Stdout, j.cmd.Stderr = into, into
+		err = j.cmd.Start()
+		into.Close()
+	}
+	if err != nil {
+		j.err = err
 		close(j.ended)
 		return j
 	}
 	go func() {
+		read := make(chan struct{})
+		go func() {
+			io.Copy(&j.tail, from)
+			close(read)
+		}()
 		j.err = j.cmd.Wait()
 		syscall.Kill(-j.cmd.Process.Pid, syscall.SIGKILL)
+		from.SetReadDeadline(time.Now().Add(2 * time.Second)) // a daemon in a session of its own has it still
+		<-read
+		from.Close()
 		close(j.ended)
 	}()
 	return j
@@ -87,7 +106,7 @@ func (j *job) wait() error {
 	return nil
 }
 
-func (j *job) output() []byte { return j.tail.bytes() }
+func (j *job) output() []byte { return j.tail.Bytes() }
 
 // served starts the server, waits until it answers, and drives it.
 func (e *experiment) served(ctx context.Context, env []string) ([]byte, error) {
@@ -157,28 +176,4 @@ func up(ctx context.Context, u *url.URL) bool {
 	n, err := io.ReadFull(conn, head)
 	status := strings.Fields(string(head[:n]))
 	return (err == nil || n > 12) && len(status) > 1 && strings.HasPrefix(status[0], "HTTP/") && strings.HasPrefix(status[1], "2")
-}
-
-// tail keeps the end of what is printed.
-type tail struct {
-	mu  sync.Mutex
-	end []byte
-}
-
-const tailSize = 4 << 20
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.end = append(t.end, p...)
-	if len(t.end) > 2*tailSize {
-		t.end = bytes.Clone(t.end[len(t.end)-tailSize:])
-	}
-	return len(p), nil
-}
-
-func (t *tail) bytes() []byte {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return bytes.Clone(t.end)
 }

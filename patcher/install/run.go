@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -32,6 +33,31 @@ func (o *Output) Write(b []byte) (int, error) {
 
 func (o *Output) Bytes() []byte  { return o.buf.Bytes() }
 func (o *Output) String() string { return o.buf.String() }
+
+// Tail keeps the end of what a child prints, however much that is. It may be read
+// while it is written.
+type Tail struct {
+	mu  sync.Mutex
+	end []byte
+}
+
+const tailSize = 4 << 20
+
+func (t *Tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.end = append(t.end, b...); len(t.end) > 2*tailSize {
+		t.end = bytes.Clone(t.end[len(t.end)-tailSize:])
+	}
+	return len(b), nil
+}
+
+// Bytes is a copy of what was kept.
+func (t *Tail) Bytes() []byte {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return bytes.Clone(t.end)
+}
 
 // Command prepares a run of an interpreter in its own session, without our
 // terminal, into which it could type. Root runs an interpreter that belongs to

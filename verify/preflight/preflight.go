@@ -9,12 +9,14 @@ import (
 	"crypto/rand"
 	_ "embed"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -77,6 +79,53 @@ type ran struct {
 	err    error // of the launcher
 }
 
+// ears find the ranks' lines among all that is printed, however much that is:
+// NCCL_DEBUG prints there, too.
+type ears struct {
+	mark  string
+	mu    sync.Mutex
+	rest  []byte // of a line
+	lines []line
+}
+
+const (
+	maxLine  = 64 << 10 // a rank's line is shorter than PIPE_BUF
+	maxLines = 1 << 18
+)
+
+func (e *ears) Write(p []byte) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.rest = append(e.rest, p...)
+	for {
+		i := bytes.IndexByte(e.rest, '\n')
+		if i < 0 {
+			break
+		}
+		e.hear(e.rest[:i])
+		e.rest = e.rest[i+1:]
+	}
+	e.rest = bytes.Clone(e.rest[max(0, len(e.rest)-maxLine):])
+	return len(p), nil
+}
+
+func (e *ears) hear(text []byte) {
+	i := bytes.Index(text, []byte(e.mark+" "))
+	if i < 0 || len(e.lines) == maxLines {
+		return
+	}
+	var l line
+	if json.Unmarshal(text[i+len(e.mark)+1:], &l) == nil {
+		e.lines = append(e.lines, l)
+	}
+}
+
+func (e *ears) heard() []line {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.lines)
+}
+
 // Run measures. An error says that nothing could be: anything that was seen is a
 // Result, a hang and a crash included.
 func Run(ctx context.Context, t Task) (*Result, error) {
@@ -128,33 +177,26 @@ func (t Task) start(ctx context.Context, ncclOnly bool, env []string) (*ran, err
 	}
 	defer remove()
 	cmd.Env = slices.Concat(cmd.Environ(), []string{"TMPDIR=" + scratch}, env)
-	// The ranks end with their launcher, and the launcher with us, whatever ends us.
-	// The kernel counts the thread that started it as its parent.
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	var stdout, stderr install.Output
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err = cmd.Run()
+	stdout, stderr := &ears{mark: mark}, &install.Tail{}
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	ended := make(chan error, 1)
+	go func() {
+		// The ranks end with their launcher, and the launcher with us, whatever ends
+		// us. The kernel counts the thread that started it as its parent.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		ended <- cmd.Run()
+	}()
+	select {
+	case err = <-ended:
+	case <-time.After(time.Until(until) + 5*grace): // it is stuck in the kernel, where no signal reaches it
+		err = errors.New("it cannot be killed")
+	}
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	return &ran{lines: read(mark, stdout.Bytes()), stderr: stderr.String(), late: time.Now().After(until), err: err}, nil
-}
-
-// read finds the ranks' lines among all that was printed.
-func read(mark string, output []byte) (all []line) {
-	for text := range bytes.Lines(output) {
-		i := bytes.Index(text, []byte(mark+" "))
-		if i < 0 {
-			continue
-		}
-		var l line
-		if json.Unmarshal(text[i+len(mark)+1:], &l) == nil {
-			all = append(all, l)
-		}
-	}
-	return all
+	return &ran{lines: stdout.heard(), stderr: string(stderr.Bytes()), late: time.Now().After(until), err: err}, nil
 }
 
 // where says what a rank was doing when it was heard of last.
