@@ -33,7 +33,7 @@ const trialVariable = "SGPATCH_TRIAL"
 func trialFlags(f *pflag.FlagSet, o *options) {
 	f.StringVar(&o.reason, "reason", "", "why, for the records, `TEXT`")
 	f.IntVar(&o.try.runs, "runs", 6, "runs of CMD without and with the sets, `N` each")
-	f.StringArrayVar(&o.try.metrics, "metric", nil, "`NAME=REGEX[:higher|lower]`: a number in what CMD prints (repeatable, the first decides)")
+	f.StringArrayVar(&o.try.metrics, "metric", nil, "`NAME=REGEX[:higher|lower]`: a number in what CMD prints, or json:FIELD in its lines of JSON (repeatable, the first decides)")
 	f.StringArrayVar(&o.try.guards, "guard", nil, "`NAME=REGEX[:PERCENT]`: a number that must not differ (repeatable)")
 	f.DurationVar(&o.try.limit, "timeout", 0, "time for one run, `DUR` (none)")
 	f.StringVar(&o.try.server, "server", "", "instead of CMD: a shell `LINE` that starts the server, anew for each run")

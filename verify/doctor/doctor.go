@@ -60,7 +60,7 @@ type facts struct {
 
 // checks are all there are, in the order in which they are printed.
 var checks = []func(context.Context, *Subject) []Check{
-	release, copies, sets, sitecustomize, environment, overwritten, servers, peerCache, gpus, peers, iommu, advice,
+	release, copies, sets, sitecustomize, environment, overwritten, servers, peerCache, gpus, peers, iommu, acs, advice,
 }
 
 // Examine runs every check.

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -100,6 +101,20 @@ func TestMachine(t *testing.T) {
 		"no topo":  {func(m *machine) { delete(m.smi, "topo -m") }, []string{"note GPUs: more than two"}},
 		"no peers": {func(m *machine) { m.smi["topo -p2p r"] = strings.Replace(reaching, "X\tOK", "X\tCNS", 1) }, []string{linked, "fail peers: GPU0-GPU1 (CNS)"}},
 		"iommu":    {func(m *machine) { m.fs["sys/kernel/iommu_groups/1/type"] = &fstest.MapFile{Data: []byte("DMA-FQ\n")} }, []string{linked, "warn IOMMU: translated"}},
+		"acs": {func(m *machine) {
+			m.fs["sys/bus/pci/devices/0000:00:01.0/config"] = &fstest.MapFile{Data: bridge(1<<2 | 1<<4)}
+		}, []string{linked, "warn ACS: 0000:00:01.0"}},
+		"acs off": {func(m *machine) {
+			m.fs["sys/bus/pci/devices/0000:00:01.0/config"] = &fstest.MapFile{Data: bridge(1 << 0)}
+		}, []string{linked}},
+		"acs of no bridge": {func(m *machine) {
+			space := bridge(1 << 2)
+			space[11] = 3
+			m.fs["sys/bus/pci/devices/0000:00:06.0/config"] = &fstest.MapFile{Data: space}
+		}, []string{linked}},
+		"acs torn": {func(m *machine) {
+			m.fs["sys/bus/pci/devices/0000:00:01.0/config"] = &fstest.MapFile{Data: bridge(1 << 2)[:0x152]}
+		}, []string{linked}},
 		"old cache": {func(m *machine) {
 			m.fs["root/.cache/sglang/gpu_p2p_access_cache_for_0,1.json"].ModTime = time.Unix(1763000000, 0)
 		}, []string{"warn peer cache: before this machine was started", linked}},
@@ -113,6 +128,17 @@ func TestMachine(t *testing.T) {
 			want(t, Examine(t.Context(), m.subject()), c.rows...)
 		})
 	}
+}
+
+// bridge is the configuration space of a PCIe bridge: another capability first,
+// then ACS with this control word.
+func bridge(control uint16) []byte {
+	space := make([]byte, 4096)
+	space[10], space[11] = 0x04, 0x06
+	binary.LittleEndian.PutUint32(space[0x100:], 0x150<<20|1<<16|0x0001)
+	binary.LittleEndian.PutUint32(space[0x150:], 0x100<<20|1<<16|0x000d) // and back: a circle
+	binary.LittleEndian.PutUint16(space[0x156:], control)
+	return space
 }
 
 func TestTopology(t *testing.T) {

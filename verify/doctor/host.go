@@ -3,6 +3,7 @@ package doctor
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io/fs"
 	"path"
@@ -177,6 +178,60 @@ func iommu(_ context.Context, s *Subject) []Check {
 		}
 	}
 	return ok("IOMMU", "DMA of devices is not translated")
+}
+
+// Of PCI's configuration space: a bridge's class, the first extended capability,
+// and in that of access control (ACS) the bits that send what one device writes
+// to another up to the root first.
+const (
+	bridgeClass = 0x0604
+	extended    = 0x100
+	acsID       = 0x000d
+	redirects   = 1<<2 | 1<<3 | 1<<4 // requests, completions, upstream forwarding
+)
+
+// acs looks for bridges that send traffic between GPUs around by the root. Only
+// root may read that far.
+func acs(_ context.Context, s *Subject) []Check {
+	if len(s.facts.gpus) < 2 {
+		return nil
+	}
+	names, _ := fs.Glob(s.FS, "sys/bus/pci/devices/*/config")
+	var on []string
+	read := 0
+	for _, name := range names {
+		space, err := fs.ReadFile(s.FS, name)
+		if err != nil || len(space) <= extended || binary.LittleEndian.Uint16(space[10:]) != bridgeClass {
+			continue
+		}
+		read++
+		if control, ok := acsControl(space); ok && control&redirects != 0 {
+			on = append(on, path.Base(path.Dir(name)))
+		}
+	}
+	switch {
+	case len(on) > 0:
+		return []Check{{"ACS", Warn, "bridges that send traffic between GPUs by way of the root: " + strings.Join(on, " "), "switch ACS off in the BIOS, or by setpci, unless virtual machines need it"}}
+	case read == 0:
+		return nil
+	}
+	return ok("ACS", "no bridge sends traffic between GPUs around")
+}
+
+// acsControl finds the control word of a bridge's ACS capability.
+func acsControl(space []byte) (control uint16, ok bool) {
+	at := extended
+	for range 64 { // a list that does not end is none
+		if at < extended || at+8 > len(space) {
+			return 0, false
+		}
+		head := binary.LittleEndian.Uint32(space[at:])
+		if head&0xffff == acsID {
+			return binary.LittleEndian.Uint16(space[at+6:]), true
+		}
+		at = int(head >> 20)
+	}
+	return 0, false
 }
 
 // peerCache is SGLang's memory of its peer test, which knows GPUs by number only.

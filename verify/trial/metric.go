@@ -1,8 +1,11 @@
 package trial
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -13,10 +16,12 @@ type Metric struct {
 	Higher bool    // is better
 	Moves  float64 // of a guard: the share by which it may differ
 	re     *regexp.Regexp
+	field  []string // of a line of JSON, in place of re
 }
 
 // ParseMetric reads NAME=REGEX[:higher|lower]. The first group of REGEX is the
-// number; higher is better unless it says otherwise.
+// number; higher is better unless it says otherwise. In place of REGEX,
+// json:FIELD is a number in lines of JSON, with dots for fields of fields.
 func ParseMetric(s string) (Metric, error) {
 	m, rest, err := named(s)
 	if err != nil {
@@ -55,6 +60,13 @@ func named(s string) (m Metric, rest string, err error) {
 }
 
 func (m Metric) compile(pattern string) (Metric, error) {
+	if field, ok := strings.CutPrefix(pattern, "json:"); ok {
+		m.field = strings.Split(field, ".")
+		if slices.Contains(m.field, "") {
+			return m, fmt.Errorf("%s: json: needs the name of a field", m.Name)
+		}
+		return m, nil
+	}
 	re, err := regexp.Compile("(?m)" + pattern)
 	if err != nil {
 		return m, fmt.Errorf("%s: %w", m.Name, err)
@@ -68,10 +80,35 @@ func (m Metric) compile(pattern string) (Metric, error) {
 
 // Read returns the last number that fits: benchmarks print their results at the end.
 func (m Metric) Read(output []byte) (float64, bool) {
+	if m.field != nil {
+		return m.readLines(output)
+	}
 	all := m.re.FindAllSubmatch(output, -1)
 	for i := len(all) - 1; i >= 0; i-- {
 		if v, err := strconv.ParseFloat(strings.ReplaceAll(string(all[i][1]), ",", ""), 64); err == nil {
 			return v, true
+		}
+	}
+	return 0, false
+}
+
+// readLines looks for the field in lines that are objects of JSON, from the end.
+func (m Metric) readLines(output []byte) (float64, bool) {
+	lines := bytes.Split(output, []byte("\n"))
+	for _, line := range slices.Backward(lines) {
+		var object map[string]any
+		if json.Unmarshal(line, &object) != nil {
+			continue
+		}
+		for i, name := range m.field {
+			v, ok := object[name]
+			if !ok {
+				break
+			}
+			if number, ok := v.(float64); ok && i == len(m.field)-1 {
+				return number, true
+			}
+			object, _ = v.(map[string]any)
 		}
 	}
 	return 0, false

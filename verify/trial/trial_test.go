@@ -151,6 +151,31 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
+// TestLines: what bench_serving and bench_one_batch append to their result files
+// are lines of JSON; the last one with the field counts.
+func TestLines(t *testing.T) {
+	text := []byte("{\"output_throughput\": 80.5}\nnoise {\n[1]\n{\"output_throughput\": 82.25, \"a\": {\"b\": 3, \"c\": \"x\"}}\n{\"other\": 1}\nnull\n")
+	for s, want := range map[string]float64{"v=json:output_throughput": 82.25, "v=json:a.b:lower": 3, "v=json:other": 1, "v=json:a": -1, "v=json:a.c": -1, "v=json:a.b.c": -1, "v=json:none": -1} {
+		m, err := ParseMetric(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, ok := m.Read(text)
+		if ok != (want >= 0) || (ok && got != want) || m.Higher == strings.HasSuffix(s, "lower") {
+			t.Errorf("%s: %v %v", s, got, ok)
+		}
+	}
+	g, err := ParseGuard("v=json:a.b:5")
+	if v, ok := g.Read(text); err != nil || !ok || v != 3 || g.Moves != 0.05 {
+		t.Errorf("%v %v %v", v, ok, err)
+	}
+	for _, s := range []string{"v=json:", "v=json:a.", "v=json:.b"} {
+		if _, err := ParseMetric(s); err == nil {
+			t.Error(s)
+		}
+	}
+}
+
 func TestJudge(t *testing.T) {
 	up := Compare("tok/s", true, []float64{1, 1.1, 1.2, 1.3, 1.05, 1.15}, []float64{2, 2.1, 2.2, 2.3, 2.05, 2.15})
 	g, _ := ParseGuard("accept=x([0-9.]+):5")
