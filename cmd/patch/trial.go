@@ -97,6 +97,9 @@ func trialCommand(ctx context.Context, o *options) (*Report, error) {
 			return r, err
 		}
 	}
+	if t := p.site.Receipt.Trial; t != "" {
+		return r, &patcher.RefusedError{Code: "trial", Path: p.site.In.Root, Message: "there is a trial already that is not at its end, or was killed: " + t, Hint: "wait for it, or: sgpatch revert" + p.site.Flags()}
+	}
 	e.p, e.flips, e.before = p, switches(p, e.sets), true
 	for _, id := range e.sets {
 		v := p.site.View(id)
@@ -125,6 +128,13 @@ func (e *experiment) read() (err error) {
 			return usagef("--guard %w", err)
 		}
 		e.guards = append(e.guards, g)
+	}
+	for _, list := range [][]trial.Metric{e.metrics, e.guards} {
+		for i, m := range list {
+			if slices.ContainsFunc(list[:i], func(o trial.Metric) bool { return o.Name == m.Name }) {
+				return usagef("two numbers are called %s", m.Name)
+			}
+		}
 	}
 	return nil
 }
@@ -277,13 +287,12 @@ func lastLines(output []byte) string {
 // end keeps the sets, or takes them out, whatever happened before; an interrupt
 // does not stop that.
 func (e *experiment) end(err error) error {
-	ctx := context.WithoutCancel(context.Background())
 	e.r.Measurements = &measurements{trial: e.result}
 	keep := err == nil && e.result.Verdict == trial.Better
 	if err != nil && e.result.Verdict == "" {
 		e.result.Verdict, e.result.Why = trial.Failed, err.Error()
 	}
-	if perr := e.place(ctx, keep, ""); perr != nil {
+	if perr := e.place(context.Background(), keep, ""); perr != nil {
 		return errors.Join(perr, err)
 	}
 	if e.result.Kept = keep; keep == e.before {
