@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -79,6 +80,8 @@ func (m Metric) compile(pattern string) (Metric, error) {
 }
 
 // Read returns the last number that fits: benchmarks print their results at the end.
+// NaN and infinities are none: nothing can be ranked by them, and an earlier
+// number is not the result.
 func (m Metric) Read(output []byte) (float64, bool) {
 	if m.field != nil {
 		return m.readLines(output)
@@ -86,7 +89,7 @@ func (m Metric) Read(output []byte) (float64, bool) {
 	all := m.re.FindAllSubmatch(output, -1)
 	for i := len(all) - 1; i >= 0; i-- {
 		if v, err := strconv.ParseFloat(strings.ReplaceAll(string(all[i][1]), ",", ""), 64); err == nil {
-			return v, true
+			return v, !math.IsNaN(v) && !math.IsInf(v, 0)
 		}
 	}
 	return 0, false

@@ -60,9 +60,9 @@ func (c Comparison) Verdict() string {
 	switch {
 	case fewest(len(c.Without), len(c.With)) > Alpha:
 		return TooFew
-	case c.P > Alpha || (c.Low <= 1 && c.High >= 1) || math.IsNaN(float64(c.Ratio)) || math.IsInf(float64(c.Ratio), 0):
+	case c.P > Alpha || !(c.Low > 1 || c.High < 1) || math.IsNaN(float64(c.Ratio)) || math.IsInf(float64(c.Ratio), 0):
 		return NoDifference
-	case (c.Ratio > 1) == c.Higher:
+	case (Median(c.With) > Median(c.Without)) == c.Higher: // the ratio of negative numbers grows as they fall
 		return Better
 	}
 	return Worse

@@ -36,7 +36,7 @@ func (r *Result) Judge(guards []Metric) {
 	}
 	m := r.Metrics[0]
 	for i, g := range r.Guards {
-		if moved := math.Abs(float64(g.Ratio) - 1); !(moved <= guards[i].Moves) {
+		if moved := math.Abs(float64(g.Ratio) - 1); !(moved <= guards[i].Moves) && Median(g.With) != Median(g.Without) { // both may be 0
 			r.Verdict, r.Why = Void, fmt.Sprintf("%s is %.4g without and %.4g with it: the two ways did not do the same", g.Name, Median(g.Without), Median(g.With))
 			return
 		}

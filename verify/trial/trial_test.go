@@ -97,6 +97,45 @@ func TestPower(t *testing.T) {
 	}
 }
 
+// TestOddNumbers: what benchmarks print may be negative, zero or no number.
+func TestOddNumbers(t *testing.T) {
+	low, high := []float64{-9, -8.9, -9.1, -9.2}, []float64{-5, -5.1, -5.2, -4.9}
+	for _, c := range []struct {
+		higher        bool
+		without, with []float64
+		want          string
+	}{
+		{true, low, high, Better}, {true, high, low, Worse}, {false, low, high, Worse}, {false, high, low, Better},
+		{true, low, []float64{5, 5.1, 5.2, 4.9}, Better}, {false, low, []float64{5, 5.1, 5.2, 4.9}, Worse},
+	} {
+		if got := Compare("m", c.higher, c.without, c.with).Verdict(); got != c.want {
+			t.Errorf("%v %v %v: %s", c.higher, c.without, c.with, got)
+		}
+	}
+	m, err := ParseMetric(`m=^v: (\S+)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range []string{"nan", "NaN", "inf", "-Infinity"} {
+		if v, ok := m.Read([]byte("v: 5\nv: " + text + "\n")); ok {
+			t.Errorf("%s: read as %v", text, v)
+		}
+	}
+	g, err := ParseGuard(`errors=^Errors: (\d+)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	zero := []float64{0, 0, 0, 0}
+	r := Result{Metrics: []Comparison{Compare("m", true, low, high)}, Guards: []Comparison{Compare("errors", true, zero, zero)}}
+	if r.Judge([]Metric{g}); r.Verdict != Better {
+		t.Errorf("no errors either way: %s, %s", r.Verdict, r.Why)
+	}
+	r = Result{Metrics: []Comparison{Compare("m", true, low, high)}, Guards: []Comparison{Compare("errors", true, zero, []float64{2, 2, 2, 2})}}
+	if r.Judge([]Metric{g}); r.Verdict != Void {
+		t.Errorf("errors with it: %s", r.Verdict)
+	}
+}
+
 func TestOrder(t *testing.T) {
 	if got := Order(4); !slices.Equal(got, []bool{false, true, true, false, false, true, true, false}) {
 		t.Error(got)
@@ -182,7 +221,7 @@ func TestJudge(t *testing.T) {
 	for _, c := range []struct {
 		without, with float64
 		want          string
-	}{{3, 3.1, Better}, {3, 2.5, Void}, {0, 0, Void}} {
+	}{{3, 3.1, Better}, {3, 2.5, Void}, {0, 0, Better}} {
 		r := &Result{Runs: 6, Metrics: []Comparison{up}, Guards: []Comparison{Compare("accept", true, []float64{c.without}, []float64{c.with})}}
 		if r.Judge([]Metric{g}); r.Verdict != c.want {
 			t.Errorf("%v: %s: %s", c, r.Verdict, r.Why)
