@@ -230,6 +230,12 @@ func TestServers(t *testing.T) {
 	if all[0].Hint != "restart it" || !strings.Contains(all[1].Message, boot.Add(5000*time.Second).UTC().Format("15:04:05")) {
 		t.Errorf("%+v", all)
 	}
+	delete(files, "proc/stat")
+	for _, c := range servers(t.Context(), &Subject{Site: site, FS: files, facts: &facts{}}) {
+		if c.State != Note {
+			t.Errorf("without the time of the machine's start: %+v", c)
+		}
+	}
 	if got := servers(t.Context(), &Subject{Site: site, FS: fstest.MapFS{}, facts: &facts{}}); got != nil {
 		t.Errorf("%+v", got)
 	}

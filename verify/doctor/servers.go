@@ -35,7 +35,9 @@ func (s *Subject) running() (all []process) {
 		p := process{}
 		p.pid, _ = strconv.Atoi(path.Base(dir))
 		stat, _ := fs.ReadFile(s.FS, dir+"/stat")
-		if v := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])); len(v) > 19 {
+		if boot.IsZero() {
+			// nobody knows when anything was started
+		} else if v := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:])); len(v) > 19 {
 			n, _ := strconv.ParseInt(v[19], 10, 64)
 			p.started = boot.Add(time.Duration(n) * time.Second / ticks)
 		}
@@ -83,6 +85,8 @@ func servers(_ context.Context, s *Subject) (all []Check) {
 			all = append(all, Check{name, Warn, fmt.Sprintf("it was started at %s, before the last %s here (%s)", p.started.UTC().Format("2006-01-02 15:04:05 MST"), last.Command, last.Time.UTC().Format("2006-01-02 15:04:05 MST")), "restart it"})
 		case p.env == nil:
 			all = append(all, Check{name, Note, "its environment may not be read", "sudo sgpatch doctor"})
+		case p.started.IsZero():
+			all = append(all, Check{name, Note, "nobody knows when it was started" + s.inForce(p), ""})
 		default:
 			all = append(all, ok(name, "started at %s%s", p.started.UTC().Format("2006-01-02 15:04:05 MST"), s.inForce(p))...)
 		}
