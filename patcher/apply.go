@@ -109,7 +109,7 @@ func (w *planner) enable(k patchset.Set) error {
 		}
 	}
 	was, held := w.s.Receipt.Set(k.ID)
-	e := Enabled{ID: k.ID, Version: k.Version, NoEnv: w.g.NoEnv, Applied: time.Now().UTC().Truncate(time.Second), Reason: w.g.Reason, Void: k.Void, Shadows: k.Shadows}
+	e := Enabled{ID: k.ID, Version: k.Version, NoEnv: w.g.NoEnv || slices.Contains(w.g.Bare, k.ID), Applied: time.Now().UTC().Truncate(time.Second), Reason: w.g.Reason, Void: k.Void, Shadows: k.Shadows}
 	if held {
 		e.Applied = was.Applied
 		if w.g.Reason == "" {

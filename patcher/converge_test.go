@@ -88,6 +88,32 @@ func TestNeighbourAtWork(t *testing.T) {
 	}
 }
 
+// TestOneTrial: of two that looked at the same time only one begins.
+func TestOneTrial(t *testing.T) {
+	root := folder(t)
+	if err := os.MkdirAll(filepath.Join(root, "sglang"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	entry := filepath.Join(root, "sitecustomize.py")
+	first, second := siteAt(t, root, entry), siteAt(t, root, entry)
+	goal := func(trial string) Goal {
+		g := applyOne
+		g.Trial = trial
+		return g
+	}
+	if _, err := Converge(context.Background(), first, goal("of one, first"), Options{Wait: time.Second}); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Converge(context.Background(), second, goal("of one, second"), Options{Wait: time.Second})
+	var refused *RefusedError
+	if !errors.As(err, &refused) || refused.Code != "trial" {
+		t.Errorf("the second: %v", err)
+	}
+	if got := siteAt(t, root, entry).Receipt.Trial; got != "of one, first" {
+		t.Errorf("the receipt says %q", got)
+	}
+}
+
 // TestBothEntriesAreLocked: a root that moves to another sitecustomize writes
 // the one it leaves as well.
 func TestBothEntriesAreLocked(t *testing.T) {

@@ -26,6 +26,7 @@ type Goal struct {
 
 	Env        map[string]string // other values for entries
 	NoEnv      bool              // code only
+	Bare       []string          // of Apply: of these the code only
 	ListedOnly bool              // refuse contents that are not in the release table
 	Check      bool              // prove listed contents, too
 	Prove      func(Proof) error // the behaviour check
@@ -135,10 +136,13 @@ type placed struct {
 // Plan works out what a goal needs. The error is a *RefusedError, *DamagedError,
 // *UnknownSetError, *UnknownEnvError or *install.LinkError.
 func (s *Site) Plan(g Goal) (*Plan, error) {
+	if t := s.Receipt.Trial; g.Trial != "" && t != "" && t != g.Trial {
+		return nil, &RefusedError{Code: "trial", Path: s.In.Root, Message: "there is a trial already that is not at its end, or was killed: " + t, Hint: "wait for it, or: sgpatch revert" + s.Flags()}
+	}
 	w := &planner{s: s, g: g, base: map[string][]byte{}, take: map[string][]placed{}}
 	w.p = &Plan{Before: map[string][]byte{}, Names: map[string]string{}}
 	next := *s.Receipt
-	next.Sets, next.Files, next.Trial = slices.Clone(s.Receipt.Sets), nil, g.Trial
+	next.Sets, next.Files, next.Trial = slices.Clone(s.Receipt.Sets), nil, s.trialAfter(g)
 	w.next, w.p.Receipt = &next, &next
 	var err error
 	if len(g.Apply) > 0 {
@@ -157,6 +161,22 @@ func (s *Site) Plan(g Goal) (*Plan, error) {
 	}
 	w.finish()
 	return w.p, nil
+}
+
+// trialAfter is what the receipt says of a trial: what is about other sets alone
+// does not end it.
+func (s *Site) trialAfter(g Goal) string {
+	about := slices.Concat(g.Apply, g.Revert)
+	if g.Trial != "" || len(about) == 0 {
+		return g.Trial
+	}
+	sets, _, _ := strings.Cut(strings.TrimPrefix(s.Receipt.Trial, "of "), ",")
+	for _, id := range strings.Fields(sets) {
+		if !slices.Contains(about, id) {
+			return s.Receipt.Trial
+		}
+	}
+	return ""
 }
 
 // finish stamps the receipt if anything moved.

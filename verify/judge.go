@@ -328,11 +328,17 @@ func isOption(arg, option string) bool {
 	return name == option || (len(name) >= len("--disable-cus") && strings.HasPrefix(option, name))
 }
 
+// TrialVariable tells commands that a trial starts that they are a part of it.
+const TrialVariable = "SGPATCH_TRIAL"
+
 // Whole judges what concerns the install and none of its sets alone.
 func Whole(s *patcher.Site) []Finding {
 	var all []Finding
 	if s.Pending != "" {
 		all = append(all, Finding{Code: "interrupted", Severity: "error", Path: filepath.Join(s.In.Root, ".sgpatch"), Message: "a command (" + s.Pending + ") was interrupted here; the next one that writes puts it right", Hint: "sgpatch apply" + s.Flags() + ", or: sgpatch revert" + s.Flags()})
+	}
+	if s.Receipt.Trial != "" && os.Getenv(TrialVariable) == "" {
+		all = append(all, Finding{Code: "trial", Severity: "error", Path: s.In.Root, Message: "a trial is not at its end, or was killed: " + s.Receipt.Trial, Hint: "wait for it, or: sgpatch revert" + s.Flags()})
 	}
 	if s.In.Asked && s.In.Gone {
 		f := Finding{Code: "not-imported", Severity: "error", Path: s.In.Root, Message: "this interpreter imports no sglang from where it was started", Hint: "start it from another directory, or: sgpatch revert --all" + s.Flags()}

@@ -138,8 +138,9 @@ func committing(err error) bool {
 		recov  *patcher.RecoverError
 		commit *patcher.CommitError
 		purge  *purgeError
+		left   *leftError
 	)
-	return errors.As(err, &recov) || errors.As(err, &commit) || errors.As(err, &purge)
+	return errors.As(err, &recov) || errors.As(err, &commit) || errors.As(err, &purge) || errors.As(err, &left)
 }
 
 // wantsJSON looks for --json in a line that could not be parsed.
@@ -186,8 +187,11 @@ func exitCode(err error) int {
 		refused *patcher.RefusedError
 		purge   *purgeError
 		host    *remote.Error
+		left    *leftError
 	)
 	switch {
+	case errors.As(err, &left):
+		return exitBroken
 	case errors.As(err, &purge): // it unwraps to nothing: the revert itself was done
 		return exitFailed
 	case errors.Is(err, errInterrupted):
@@ -252,8 +256,15 @@ func hint(err error) string {
 		load *loadError
 		rec  *patcher.RecoverError
 		host *remote.Error
+		left *leftError
 	)
 	switch {
+	case errors.As(err, &left):
+		var refused *patcher.RefusedError
+		if errors.As(left.err, &refused) && refused.Hint != "" {
+			return refused.Hint
+		}
+		return "sgpatch status" + left.site.Flags() + "; then: sgpatch revert" + left.site.Flags()
 	case errors.As(err, &host):
 		return host.Hint
 	case errors.As(err, &rec):

@@ -13,6 +13,7 @@ import (
 
 	"sgpatch/patcher"
 	"sgpatch/patcher/install"
+	"sgpatch/patcher/patchset"
 	"sgpatch/verify"
 	"sgpatch/verify/trial"
 )
@@ -26,9 +27,6 @@ type trialOptions struct {
 	bench           string
 	readyIn         time.Duration
 }
-
-// trialVariable tells commands that a trial starts that they are a part of it.
-const trialVariable = "SGPATCH_TRIAL"
 
 func trialFlags(f *pflag.FlagSet, o *options) {
 	f.StringVar(&o.reason, "reason", "", "why, for the records, `TEXT`")
@@ -48,9 +46,12 @@ type experiment struct {
 	r       *Report
 	p       *place
 	sets    []string
-	flips   map[string]string // the variables that switch the sets' code: the code stays in place
+	flips   map[string]string // the variables that switch the sets' code
+	stays   bool              // those alone are thrown: the code stays in place
 	before  bool              // all of them were in place
-	noEnv   bool              // without an entry, which stays out
+	some    bool              // one of them was
+	bare    []string          // that have no entry, which stays out
+	entries map[string]string // of their entries, as they were
 	stamp   string
 	metrics []trial.Metric
 	guards  []trial.Metric
@@ -97,14 +98,9 @@ func trialCommand(ctx context.Context, o *options) (*Report, error) {
 			return r, err
 		}
 	}
-	if t := p.site.Receipt.Trial; t != "" {
-		return r, &patcher.RefusedError{Code: "trial", Path: p.site.In.Root, Message: "there is a trial already that is not at its end, or was killed: " + t, Hint: "wait for it, or: sgpatch revert" + p.site.Flags()}
-	}
-	e.p, e.flips, e.before = p, switches(p, e.sets), true
-	for _, id := range e.sets {
-		v := p.site.View(id)
-		e.before, e.noEnv = e.before && v.Enabled, e.noEnv || v.NoEnv
-	}
+	e.p, e.before = p, true
+	e.flips, e.stays = switches(p, e.sets)
+	e.remember()
 	e.stamp = fmt.Sprintf("of %s, begun %s by process %d", strings.Join(e.sets, " "), time.Now().UTC().Format("2006-01-02 15:04:05"), os.Getpid())
 	e.result = &trial.Result{Sets: e.sets, Runs: o.try.runs, Metrics: []trial.Comparison{}, Guards: []trial.Comparison{}, Seconds: []float64{}}
 	if err := e.place(ctx, true, e.stamp); err != nil { // what cannot be applied is said before anything runs
@@ -139,32 +135,55 @@ func (e *experiment) read() (err error) {
 	return nil
 }
 
-// switches are the variables that turn the code of sets off; nil if one of the
-// sets has none: then it is taken out and put in for each run.
-func switches(p *place, ids []string) map[string]string {
-	all := map[string]string{}
-	for _, s := range pick(p.sets, ids) {
-		n := len(all)
-		for _, e := range s.Env {
-			if e.Switch && len(s.Variants) > 0 {
-				all[e.Name] = e.Value
+// remember notes how the sets are in place, so that they come back like that.
+func (e *experiment) remember() {
+	e.entries = map[string]string{}
+	for _, s := range pick(e.p.sets, e.sets) {
+		was, in := e.p.site.Receipt.Set(s.ID)
+		e.before, e.some = e.before && in, e.some || in
+		if was.NoEnv {
+			e.bare = append(e.bare, s.ID)
+		}
+		for _, v := range was.Env {
+			if slices.ContainsFunc(s.Env, func(d patchset.EnvEntry) bool { return d.Name == v.Name }) {
+				e.entries[v.Name] = v.Value
 			}
 		}
-		if len(all) == n {
-			return nil
+		for _, d := range s.Env {
+			if v, ok := e.entries[d.Name]; ok && d.Switch && !verify.On(v) {
+				e.entries[d.Name] = d.Value // what is measured is the set switched on
+			}
 		}
 	}
-	return all
+}
+
+// switches are the variables that turn the code of sets off. They are enough if
+// every set has one and no other value by default: otherwise the sets are taken
+// out and put in for each run.
+func switches(p *place, ids []string) (all map[string]string, enough bool) {
+	all, enough = map[string]string{}, true
+	for _, s := range pick(p.sets, ids) {
+		has := false
+		for _, e := range s.Env {
+			if e.Switch && len(s.Variants) > 0 {
+				all[e.Name], has = e.Value, true
+			} else if !e.Optional {
+				enough = false
+			}
+		}
+		enough = enough && has
+	}
+	return all, enough
 }
 
 // place puts the sets in, or takes them out. The receipt says that a trial is
 // under way until stamp is "".
 func (e *experiment) place(ctx context.Context, in bool, stamp string) error {
 	checker := e.o.checker(ctx, e.p)
-	goal := patcher.Goal{Command: "apply", Apply: e.sets, Named: true, NoEnv: e.noEnv, Told: e.o.told(), Reason: e.o.reason, Result: e.result.Short(), Trial: stamp,
+	goal := patcher.Goal{Command: "apply", Apply: e.sets, Named: true, Bare: e.bare, Env: e.entries, Told: e.o.told(), Reason: e.o.reason, Result: e.result.Short(), Trial: stamp,
 		Prove: func(proof patcher.Proof) error { return checker.Prove(ctx, proof) }}
 	if !in {
-		goal.Command, goal.Apply, goal.Revert = "revert", nil, e.sets
+		goal.Command, goal.Apply, goal.Env, goal.Revert = "revert", nil, nil, e.sets
 	}
 	if stamp != "" {
 		goal.Reason, goal.Result = "trial", ""
@@ -197,8 +216,11 @@ func (e *experiment) run(ctx context.Context) error {
 	order := trial.Order(e.o.try.runs)
 	for i, with := range order {
 		e.progress(i, len(order), with, began)
-		if e.flips == nil {
+		if !e.stays {
 			if err := e.place(ctx, with, e.stamp); err != nil {
+				if errors.Is(err, context.Canceled) {
+					err = errInterrupted
+				}
 				return err
 			}
 		}
@@ -293,10 +315,13 @@ func (e *experiment) end(err error) error {
 		e.result.Verdict, e.result.Why = trial.Failed, err.Error()
 	}
 	if perr := e.place(context.Background(), keep, ""); perr != nil {
-		return errors.Join(perr, err)
+		return &leftError{e.p.site, perr}
 	}
-	if e.result.Kept = keep; keep == e.before {
+	if e.result.Kept = keep; (keep && e.before) || (!keep && !e.some) {
 		e.r.Changed = []string{} // they are as they were
+	}
+	if errors.Is(err, errInterrupted) && e.some {
+		return stoppedError{}
 	}
 	if err != nil {
 		return err
@@ -308,6 +333,24 @@ func (e *experiment) end(err error) error {
 	e.r.find(f)
 	e.o.record(e.r, patcher.Goal{Command: "trial", Apply: e.sets, Reason: e.o.reason, Result: e.result.Short()})
 	return nil
+}
+
+// stoppedError is an interrupt of a trial of sets that were in place before.
+type stoppedError struct{}
+
+func (stoppedError) Error() string {
+	return "interrupted; the sets are out, also those that were in place before"
+}
+func (stoppedError) Is(target error) bool { return target == errInterrupted }
+
+// leftError says that a trial could not put the sets where they belong.
+type leftError struct {
+	site *patcher.Site
+	err  error // not unwrapped: as a refusal it would say that nothing was changed
+}
+
+func (e *leftError) Error() string {
+	return fmt.Sprintf("the trial is not at its end: the sets in %s could not be kept or taken out: %v", e.site.In.Root, e.err)
 }
 
 // progress tells a person how far it is.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"sgpatch/patcher/install"
+	"sgpatch/verify"
 )
 
 // once runs the command, or the server and what drives it, one way, and returns
@@ -35,7 +36,7 @@ func (e *experiment) once(ctx context.Context, with bool) ([]byte, error) {
 // environment is what a run gets: the switches of the sets thrown one way or
 // the other, where they have some.
 func (e *experiment) environment(with bool) []string {
-	env := append(os.Environ(), trialVariable+"="+e.stamp)
+	env := append(os.Environ(), verify.TrialVariable+"="+e.stamp)
 	for name, value := range e.flips {
 		if !with {
 			value = "0"
@@ -110,6 +111,9 @@ func (j *job) output() []byte { return j.tail.Bytes() }
 
 // served starts the server, waits until it answers, and drives it.
 func (e *experiment) served(ctx context.Context, env []string) ([]byte, error) {
+	if u, err := parseReady(e.o.try.ready); err == nil && up(ctx, u) {
+		return nil, fmt.Errorf("%s answers before the server is started: another one runs there, and it would be measured", e.o.try.ready)
+	}
 	inside, stop := context.WithCancel(ctx)
 	server := begin(inside, env, []string{"/bin/sh", "-c", e.o.try.server})
 	defer func() { // gone, before the next one wants its memory
@@ -130,7 +134,7 @@ func (e *experiment) answers(ctx context.Context, server *job) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, e.o.try.readyIn, fmt.Errorf("the server did not answer %s within %s; its last lines: ", e.o.try.ready, e.o.try.readyIn))
+	ctx, cancel := context.WithTimeoutCause(ctx, e.o.try.readyIn, fmt.Errorf("the server did not answer %s within %s", e.o.try.ready, e.o.try.readyIn))
 	defer cancel()
 	for {
 		if up(ctx, u) {
@@ -140,7 +144,7 @@ func (e *experiment) answers(ctx context.Context, server *job) error {
 		case <-server.ended:
 			return fmt.Errorf("the server ended before it answered; its last lines: %s", lastLines(server.output()))
 		case <-ctx.Done():
-			return fmt.Errorf("%w%s", context.Cause(ctx), lastLines(server.output()))
+			return fmt.Errorf("%w; its last lines: %s", context.Cause(ctx), lastLines(server.output()))
 		case <-time.After(300 * time.Millisecond):
 		}
 	}

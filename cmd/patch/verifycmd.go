@@ -141,9 +141,6 @@ func (o *options) judge(ctx context.Context, r *Report, p *place) {
 		r.Findings = append(r.Findings, v.Findings...)
 	}
 	r.Findings = append(r.Findings, verify.Whole(p.site)...)
-	if inside, _ := lookupEnv(trialVariable); p.site.Receipt.Trial != "" && inside == "" {
-		r.find(verify.Finding{Code: "trial", Severity: "error", Path: p.site.In.Root, Message: "a trial is not at its end, or was killed: " + p.site.Receipt.Trial, Hint: "wait for it, or: sgpatch revert" + p.site.Flags()})
-	}
 	if o.p2p {
 		r.Findings = append(r.Findings, verify.Peers(ctx, p.site.In)...)
 	}
