@@ -147,7 +147,7 @@ func (p printer) report(r *Report) {
 		}
 	case "trial":
 		if r.Measurements != nil {
-			p.tried(r.Measurements.trial)
+			p.tried(r.Measurements.trial, r.Exit != exitBroken)
 		}
 	default:
 		p.sets(r)

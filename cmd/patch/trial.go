@@ -301,15 +301,29 @@ func (e *experiment) recognise(output []byte) {
 	}
 }
 
+// lastLines is the end of an output, short enough for the records: a bar that
+// shows progress is one line of any length.
 func lastLines(output []byte) string {
-	lines := strings.Split(strings.TrimSpace(string(output)), "\n")
-	return strings.Join(lines[max(0, len(lines)-3):], " / ")
+	const most = 300
+	output = output[max(0, len(output)-64<<10):]
+	lines := strings.FieldsFunc(strings.TrimSpace(string(output)), func(r rune) bool { return r == '\n' || r == '\r' })
+	lines = lines[max(0, len(lines)-3):]
+	for i, l := range lines {
+		if len(l) > most {
+			l = "…" + l[len(l)-most:]
+		}
+		lines[i] = strings.ToValidUTF8(l, "")
+	}
+	return strings.Join(lines, " / ")
 }
 
 // end keeps the sets, or takes them out, whatever happened before; an interrupt
 // does not stop that.
 func (e *experiment) end(err error) error {
 	e.r.Measurements = &measurements{trial: e.result}
+	if errors.Is(err, errInterrupted) && e.some {
+		err = stoppedError{}
+	}
 	keep := err == nil && e.result.Verdict == trial.Better
 	if err != nil && e.result.Verdict == "" {
 		e.result.Verdict, e.result.Why = trial.Failed, err.Error()
@@ -320,10 +334,11 @@ func (e *experiment) end(err error) error {
 	if e.result.Kept = keep; (keep && e.before) || (!keep && !e.some) {
 		e.r.Changed = []string{} // they are as they were
 	}
-	if errors.Is(err, errInterrupted) && e.some {
-		return stoppedError{}
-	}
 	if err != nil {
+		if len(e.r.Changed) > 0 { // what was in place is out: that is remembered
+			e.r.Exit = exitCode(err)
+			e.o.record(e.r, patcher.Goal{Command: "trial", Apply: e.sets, Reason: e.o.reason, Result: e.result.Short()})
+		}
 		return err
 	}
 	f := verify.Finding{Code: e.result.Verdict, Severity: "note", Message: e.result.Why}
@@ -366,7 +381,7 @@ func (e *experiment) progress(i, n int, with bool, began time.Time) {
 }
 
 // tried prints a trial.
-func (p printer) tried(t *trial.Result) {
+func (p printer) tried(t *trial.Result, settled bool) {
 	for _, list := range [][]trial.Comparison{t.Metrics, t.Guards} {
 		for _, c := range list {
 			if c.Says() != t.Why { // the verdict says it
@@ -377,9 +392,11 @@ func (p printer) tried(t *trial.Result) {
 			}
 		}
 	}
-	if t.Kept {
+	switch {
+	case !settled: // the error says it
+	case t.Kept:
 		p.line("kept     %s", strings.Join(t.Sets, " "))
-	} else {
+	default:
 		p.line("reverted %s", strings.Join(t.Sets, " "))
 	}
 }
