@@ -216,6 +216,10 @@ func (e *experiment) run(ctx context.Context) error {
 	order := trial.Order(e.o.try.runs)
 	for i, with := range order {
 		e.progress(i, len(order), with, began)
+		if site, err := patcher.Open(e.p.site.In, e.p.sets); err == nil && site.Receipt.Trial != e.stamp {
+			e.result.Verdict, e.result.Why = trial.Failed, fmt.Sprintf("before run %d: another command applied or reverted these sets meanwhile", i+1)
+			return nil
+		}
 		if !e.stays {
 			if err := e.place(ctx, with, e.stamp); err != nil {
 				if errors.Is(err, context.Canceled) {
