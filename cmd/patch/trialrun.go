@@ -123,7 +123,14 @@ func (e *experiment) served(ctx context.Context, env []string) ([]byte, error) {
 	if err := e.answers(ctx, server); err != nil {
 		return nil, err
 	}
-	bench := begin(ctx, env, []string{"/bin/sh", "-c", e.o.try.bench})
+	driven, lost := context.WithCancelCause(ctx)
+	defer lost(nil)
+	bench := begin(driven, env, []string{"/bin/sh", "-c", e.o.try.bench})
+	select {
+	case <-bench.ended:
+	case <-server.ended: // what drives it could wait for it for ever
+		lost(fmt.Errorf("the server ended while it was driven; its last lines: %s", lastLines(server.output())))
+	}
 	err := bench.wait()
 	return bench.output(), err
 }
