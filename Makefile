@@ -19,7 +19,7 @@ demo: build
 	$(GO) run ./fixtures/demo -bin bin/sgpatch
 
 test:
-	$(GO) test -race -timeout 20m ./...
+	$(GO) test -race -count=1 -timeout 20m ./...
 
 lint:
 	@test -z "$$(gofmt -l cmd contrib fixtures patcher patches remote verify)" || { gofmt -l cmd contrib fixtures patcher patches remote verify; exit 1; }

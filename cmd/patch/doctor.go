@@ -3,9 +3,7 @@ package main
 import (
 	"context"
 	"os"
-	"os/exec"
 	"strings"
-	"time"
 
 	"github.com/spf13/pflag"
 
@@ -14,6 +12,7 @@ import (
 	"sgpatch/patcher/patchset"
 	"sgpatch/patches"
 	"sgpatch/verify/doctor"
+	"sgpatch/verify/smi"
 )
 
 func doctorFlags(f *pflag.FlagSet, o *options) {
@@ -29,7 +28,7 @@ func doctorCommand(ctx context.Context, o *options) (*Report, error) {
 	if err != nil {
 		return r, &loadError{err}
 	}
-	s := doctor.Subject{Gate: defaultSet, Given: lookupEnv, Guide: guide, All: o.all, FS: os.DirFS("/"), SMI: smi, Home: homeDir(), Now: time.Now()}
+	s := doctor.Subject{Gate: defaultSet, Given: lookupEnv, Guide: guide, All: o.all, FS: os.DirFS("/"), SMI: smi.Ask, Home: homeDir()}
 	p, err := o.open(ctx, r, install.Query{Here: true})
 	if ctx.Err() != nil {
 		return r, errInterrupted
@@ -59,13 +58,6 @@ func doctorCommand(ctx context.Context, o *options) (*Report, error) {
 		r.Exit = exitVerdict
 	}
 	return r, nil
-}
-
-// smi runs nvidia-smi, in no language but its own.
-func smi(ctx context.Context, args ...string) ([]byte, error) {
-	cmd := exec.CommandContext(ctx, "nvidia-smi", args...)
-	cmd.WaitDelay = time.Second
-	return cmd.Output()
 }
 
 // homeDir is where this account's SGLang keeps its caches.

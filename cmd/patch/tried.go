@@ -20,13 +20,9 @@ func (p *place) warned(r *Report, ids []string) (all []verify.Finding) {
 	if err != nil {
 		entries = nil // it is a convenience
 	}
-	in := map[string]bool{}
-	for _, v := range p.site.Views() {
-		in[v.ID] = v.Enabled
-	}
 	gpus := hardware()
 	for _, s := range pick(p.sets, ids) {
-		if in[s.ID] {
+		if _, in := p.site.Receipt.Set(s.ID); in {
 			continue
 		}
 		if bad := lastBad(entries, r, s.ID); bad != "" {

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // Roots yields the directories where the records of an interpreter's SGLang may
@@ -35,7 +36,7 @@ func Roots(python string) iter.Seq[string] {
 
 // mapped is where a finder of setuptools says that sglang is. A path that Python
 // would write with an escape is not read: then nothing is found, and no guess made.
-var mapped = regexp.MustCompile(`'sglang': '([^'\\]+)/sglang'`)
+var mapped = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`'sglang': '([^'\\]+)/sglang'`) })
 
 // pthRoots reads the directories that .pth files add, and those of the finders that
 // they start: an editable install of a package beside its pyproject.toml, as in
@@ -54,7 +55,7 @@ func pthRoots(dir string) []string {
 			} else if name, ok := strings.CutPrefix(line, "import __editable__"); ok {
 				name, _, _ = strings.Cut(name, ";")
 				finder, _ := readFile(filepath.Join(dir, "__editable__"+filepath.Base(name)+".py"), 1<<20)
-				if m := mapped.FindSubmatch(finder); m != nil && filepath.IsAbs(string(m[1])) {
+				if m := mapped().FindSubmatch(finder); m != nil && filepath.IsAbs(string(m[1])) {
 					all = append(all, string(m[1]))
 				}
 			}

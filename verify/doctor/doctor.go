@@ -10,7 +10,6 @@ import (
 	"io/fs"
 	"slices"
 	"strings"
-	"time"
 
 	"sgpatch/patcher"
 	"sgpatch/patcher/patchset"
@@ -46,7 +45,6 @@ type Subject struct {
 	FS    fs.FS                                                     // the host's files, from /
 	SMI   func(ctx context.Context, args ...string) ([]byte, error) // nvidia-smi
 	Home  string
-	Now   time.Time
 	facts *facts
 }
 

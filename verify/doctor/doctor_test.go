@@ -24,6 +24,8 @@ const (
 	reaching = " \t\x1b[4mGPU0\tGPU1\t\x1b[0m\n GPU0\tX\tOK\t\n GPU1\tOK\tX\t\n\nLegend:\n\n  X    = Self\n  OK   = Status Ok\n"
 )
 
+var query = "--query-gpu=" + strings.Join(columns, ",")
+
 // machine is a host without an install, to be changed by each test.
 type machine struct {
 	fs   fstest.MapFS
@@ -40,9 +42,9 @@ func healthy() *machine {
 			"root/.cache/sglang/gpu_p2p_access_cache_for_0,1.json": {Data: []byte(`{"0->1": true}`), ModTime: time.Unix(1764000500, 0)},
 		},
 		smi: map[string]string{
-			"--query-gpu=" + query: "0, NVIDIA H200, 9.0, 00000000:00:06.0, 5, 5, 16, 16\n1, NVIDIA H200, 9.0, 00000000:00:07.0, 5, 5, 16, 16\n",
-			"topo -m":              nvlinked,
-			"topo -p2p r":          reaching,
+			query:         "0, NVIDIA H200, 9.0, 00000000:00:06.0, 16, 16\n1, NVIDIA H200, 9.0, 00000000:00:07.0, 16, 16\n",
+			"topo -m":     nvlinked,
+			"topo -p2p r": reaching,
 		},
 	}
 }
@@ -89,10 +91,10 @@ func TestMachine(t *testing.T) {
 	}{
 		"healthy":       {func(*machine) {}, []string{linked}},
 		"no nvidia-smi": {func(m *machine) { m.fail = errors.New("not found") }, []string{"warn GPUs: not found"}},
-		"no GPU":        {func(m *machine) { m.smi["--query-gpu="+query] = "" }, []string{"warn GPUs: none"}},
-		"garbage":       {func(m *machine) { m.smi["--query-gpu="+query] = "\x00, ,\n,,,,,,,\n" }, []string{"warn GPUs: none"}},
+		"no GPU":        {func(m *machine) { m.smi[query] = "" }, []string{"warn GPUs: none"}},
+		"garbage":       {func(m *machine) { m.smi[query] = "\x00, ,\n,,,,,,,\n" }, []string{"warn GPUs: none"}},
 		"few lanes": {func(m *machine) {
-			m.smi["--query-gpu="+query] = strings.Replace(m.smi["--query-gpu="+query], "16, 16\n1", "8, 16\n1", 1)
+			m.smi[query] = strings.Replace(m.smi[query], "16, 16\n1", "8, 16\n1", 1)
 		}, []string{linked, "warn link: GPU 0 (00000000:00:06.0) has 8 of 16 PCIe lanes"}},
 		"small window": {func(m *machine) {
 			m.fs["sys/bus/pci/devices/0000:00:06.0/resource"] = &fstest.MapFile{Data: []byte("0x0000004000000000 0x000000400fffffff 0x000000000014220c\n")}

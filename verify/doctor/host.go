@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"sgpatch/verify/smi"
 )
 
 // gpu is one as nvidia-smi has it.
@@ -19,30 +21,22 @@ type gpu struct {
 	name            string
 	capability      string
 	bus             string
-	gen, genMax     int
 	width, widthMax int
 	bar             int64 // bytes of the window through which others see its memory
 }
 
-const query = "index,name,compute_cap,pci.bus_id,pcie.link.gen.current,pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max"
+var columns = []string{"index", "name", "compute_cap", "pci.bus_id", "pcie.link.width.current", "pcie.link.width.max"}
 
 // look asks once what several checks want to know.
 func (s *Subject) look(ctx context.Context) *facts {
 	f := &facts{}
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
-	defer cancel()
-	out, err := s.SMI(ctx, "--query-gpu="+query, "--format=csv,noheader,nounits")
+	out, err := s.SMI(ctx, smi.Query(columns...)...)
 	if err != nil {
 		f.smi = err
 		return f
 	}
-	for line := range bytes.Lines(out) {
-		v := strings.Split(strings.TrimSpace(string(line)), ", ")
-		if len(v) != strings.Count(query, ",")+1 {
-			continue
-		}
-		n := func(i int) int { x, _ := strconv.Atoi(v[i]); return x }
-		g := gpu{index: n(0), name: v[1], capability: v[2], bus: v[3], gen: n(4), genMax: n(5), width: n(6), widthMax: n(7)}
+	for _, r := range smi.Rows(out, len(columns)) {
+		g := gpu{index: r.Number(0), name: r[1], capability: r[2], bus: r[3], width: r.Number(4), widthMax: r.Number(5)}
 		g.bar = s.window(g.bus)
 		f.gpus = append(f.gpus, g)
 		if !slices.Contains(f.capabilities, g.capability) {

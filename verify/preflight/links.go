@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"strconv"
 	"strings"
 	"syscall"
-	"time"
+
+	"sgpatch/verify/smi"
 )
 
 // Link is how a GPU is attached, as nvidia-smi says it: generation and width of
@@ -32,7 +31,7 @@ type sight struct {
 	log   *os.File // the kernel's, from now on; nil where it may not be read
 }
 
-const query = "index,pci.bus_id,pcie.link.gen.current,pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max,driver_version,ecc.errors.uncorrected.volatile.total"
+var columns = []string{"index", "pci.bus_id", "pcie.link.gen.current", "pcie.link.gen.max", "pcie.link.width.current", "pcie.link.width.max", "driver_version", "ecc.errors.uncorrected.volatile.total"}
 
 func look() sight {
 	s := sight{links: links()}
@@ -43,40 +42,18 @@ func look() sight {
 	return s
 }
 
-// patience is for nvidia-smi.
-var patience = 20 * time.Second
-
-// links asks nvidia-smi; without it there are none. Where the driver hangs, it
-// hangs in the kernel, and not even a kill ends it: then it is left behind.
+// links asks nvidia-smi; without it there are none.
 func links() []Link {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	said := make(chan []byte, 1)
-	go func() {
-		defer cancel()
-		cmd := exec.CommandContext(ctx, "nvidia-smi", "--query-gpu="+query, "--format=csv,noheader,nounits")
-		cmd.WaitDelay = time.Second // what it started may hold its output
-		out, err := cmd.Output()
-		if err != nil {
-			out = nil
-		}
-		said <- out
-	}()
-	select {
-	case out := <-said:
-		return readLinks(out)
-	case <-time.After(patience + 2*time.Second):
+	out, err := smi.Ask(context.Background(), smi.Query(columns...)...)
+	if err != nil {
 		return nil
 	}
+	return readLinks(out)
 }
 
 func readLinks(out []byte) (all []Link) {
-	for text := range bytes.Lines(out) {
-		f := strings.Split(strings.TrimSpace(string(text)), ", ")
-		if len(f) != strings.Count(query, ",")+1 {
-			continue
-		}
-		n := func(i int) int { v, _ := strconv.Atoi(f[i]); return v } // "[N/A]" is 0
-		all = append(all, Link{GPU: n(0), Bus: f[1], Gen: n(2), GenMax: n(3), Width: n(4), WidthMax: n(5), Driver: f[6], ecc: n(7)})
+	for _, r := range smi.Rows(out, len(columns)) {
+		all = append(all, Link{GPU: r.Number(0), Bus: r[1], Gen: r.Number(2), GenMax: r.Number(3), Width: r.Number(4), WidthMax: r.Number(5), Driver: r[6], ecc: r.Number(7)})
 	}
 	return all
 }

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"sgpatch/verify/smi"
 )
 
 // standIn is an interpreter that says what ranks would. SAY stands for it.
@@ -224,8 +226,8 @@ func TestLinksHang(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
-	defer func(d time.Duration) { patience = d }(patience)
-	patience = 200 * time.Millisecond
+	defer func(d time.Duration) { smi.Patience = d }(smi.Patience)
+	smi.Patience = 200 * time.Millisecond
 	start := time.Now()
 	if all := links(); all != nil || time.Since(start) > 10*time.Second {
 		t.Errorf("%v after %s", all, time.Since(start))
