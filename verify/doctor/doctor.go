@@ -125,7 +125,7 @@ func sets(ctx context.Context, s *Subject) (all []Check) {
 			all = append(all, of(v.View.ID, f))
 		}
 		if verify.Holds(v.Findings) {
-			all = append(all, ok(v.View.ID, "%s holds", v.View.State)...)
+			all = append(all, ok(v.View.ID, "holds, as verify judges it")...)
 		}
 	}
 	if len(s.Sets) > 0 {
