@@ -80,7 +80,7 @@ func (w *planner) keep(e Enabled) error {
 		same = same && patchset.DigestOf(base) == t.Pristine
 	}
 	if same {
-		w.lay(e.ID, files)
+		w.lay(e.ID, files, true)
 		return nil
 	}
 	k, ok := w.s.Known(e.ID)
@@ -90,8 +90,12 @@ func (w *planner) keep(e Enabled) error {
 	return w.enable(k)
 }
 
-func (w *planner) lay(id string, files []patchset.File) {
+// lay takes the hunks of a set along; sure says that they are known to fit the bases.
+func (w *planner) lay(id string, files []patchset.File, sure bool) {
 	for _, f := range files {
+		if sure {
+			f = f.Sure()
+		}
 		w.take[f.Path] = append(w.take[f.Path], placed{id, f})
 	}
 }
@@ -127,7 +131,7 @@ func (w *planner) enable(k patchset.Set) error {
 		}
 		e.Variant, e.Listed, e.Diff = v.Name, listed, patchset.DigestOf(v.Text)
 		w.p.Keep = append(w.p.Keep, v.Text)
-		w.lay(k.ID, v.Files)
+		w.lay(k.ID, v.Files, listed)
 	}
 	i := slices.IndexFunc(w.next.Sets, func(x Enabled) bool { return x.ID == k.ID })
 	if i >= 0 {
@@ -219,7 +223,7 @@ func reverseTo(k patchset.Set, r patchset.Row, data []byte) ([]byte, error) {
 func (w *planner) proved(k patchset.Set, v patchset.Variant, rows []patchset.Row) error {
 	for _, r := range rows {
 		d, _ := fileOf(v.Files, r.Path)
-		got, err := compose(w.base[r.Path], []placed{{k.ID, d}})
+		got, err := compose(w.base[r.Path], []placed{{k.ID, d.Sure()}})
 		if err == nil && patchset.DigestOf(got) != r.Patched {
 			err = errors.New("the result is not the one in the release table")
 		}

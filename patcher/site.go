@@ -198,17 +198,15 @@ func (s *Site) diff(e Enabled) ([]patchset.File, error) {
 	if d, ok := s.diffs[e.Diff]; ok {
 		return d, nil
 	}
-	var text []byte
 	if k, ok := s.Known(e.ID); ok {
 		if v, ok := k.Variant(e.Variant); ok && patchset.DigestOf(v.Text) == e.Diff {
-			text = v.Text
+			s.diffs[e.Diff] = v.Files
+			return v.Files, nil
 		}
 	}
-	if text == nil {
-		var err error
-		if text, err = txn.Object(s.In.Root, string(e.Diff)); err != nil {
-			return nil, &DamagedError{filepath.Join(s.In.Root, txn.Folder), fmt.Errorf("the diff of %s: %w", e.ID, err)}
-		}
+	text, err := txn.Object(s.In.Root, string(e.Diff))
+	if err != nil {
+		return nil, &DamagedError{filepath.Join(s.In.Root, txn.Folder), fmt.Errorf("the diff of %s: %w", e.ID, err)}
 	}
 	files, err := patchset.Parse(e.ID+"/"+e.Variant, text)
 	if err != nil {

@@ -3,6 +3,7 @@ package patches_test
 import (
 	"io/fs"
 	"path"
+	"reflect"
 	"slices"
 	"testing"
 
@@ -29,6 +30,9 @@ func TestEverySetLoads(t *testing.T) {
 		}
 		if set.ID != e.Name() {
 			t.Errorf("the folder %s has the set %s", e.Name(), set.ID)
+		}
+		if again, err := patchset.Reload(sub, e.Name()); err != nil || !reflect.DeepEqual(set, again) {
+			t.Errorf("%s: without the checks it is %v, %v", e.Name(), again, err)
 		}
 		ids = append(ids, set.ID)
 	}

@@ -22,7 +22,7 @@ func (e *loadError) Error() string { return e.err.Error() }
 func (e *loadError) Unwrap() error { return e.err }
 
 // shipped are the sets of this program. They cannot change while it runs.
-var shipped = sync.OnceValues(func() ([]patchset.Set, error) { return loadFrom(patches.FS, "", nil) })
+var shipped = sync.OnceValues(func() ([]patchset.Set, error) { return loadFrom(patches.FS, "", nil, patchset.Reload) })
 
 // loadSets returns the sets of this program and of --patches. An id that stands
 // twice is refused: nobody's set silently takes the place of another.
@@ -36,7 +36,7 @@ func (o *options) loadSets() (all []patchset.Set, mine map[string]bool, err erro
 		mine[s.ID] = true
 	}
 	for _, c := range o.carried { // from the machine that called this one
-		if all, err = loadFrom(c.Files, c.Dir, all); err != nil {
+		if all, err = loadFrom(c.Files, c.Dir, all, patchset.LoadNamed); err != nil {
 			return nil, nil, &loadError{err}
 		}
 	}
@@ -45,7 +45,7 @@ func (o *options) loadSets() (all []patchset.Set, mine map[string]bool, err erro
 		if err != nil {
 			return nil, nil, &loadError{fmt.Errorf("--patches %s: %w", dir, err)}
 		}
-		all, err = loadFrom(folder{root}, dir, all)
+		all, err = loadFrom(folder{root}, dir, all, patchset.LoadNamed)
 		root.Close()
 		if err != nil {
 			return nil, nil, &loadError{err}
@@ -80,7 +80,7 @@ func (f folder) Open(name string) (fs.File, error) {
 }
 
 // loadFrom adds every folder with a manifest in it, or the folder itself.
-func loadFrom(fsys fs.FS, dir string, all []patchset.Set) ([]patchset.Set, error) {
+func loadFrom(fsys fs.FS, dir string, all []patchset.Set, load func(fs.FS, string) (patchset.Set, error)) ([]patchset.Set, error) {
 	folders, err := setFolders(fsys, dir)
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func loadFrom(fsys fs.FS, dir string, all []patchset.Set) ([]patchset.Set, error
 		if name == "." {
 			id = "" // the folder itself, under whatever name
 		}
-		s, err := patchset.LoadNamed(sub, id)
+		s, err := load(sub, id)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", filepath.Join(dir, name), err)
 		}

@@ -3,8 +3,6 @@ package patchset
 import (
 	"fmt"
 	"slices"
-
-	"github.com/BurntSushi/toml"
 )
 
 // Advice is one thing to try on a host, with what is known of it.
@@ -37,12 +35,8 @@ type Guide struct {
 // LoadGuide reads and checks advice.toml.
 func LoadGuide(text []byte) (Guide, error) {
 	var g Guide
-	meta, err := toml.Decode(string(text), &g)
-	if err != nil {
+	if err := decode(text, &g); err != nil {
 		return g, err
-	}
-	if more := meta.Undecoded(); len(more) > 0 {
-		return g, fmt.Errorf("%s is not known", more[0])
 	}
 	for _, a := range g.Advice {
 		if a.Title == "" || a.Switch == "" || a.Source == "" || (a.Result == "" && a.Fails == "") || !slices.Contains([]string{"measured", "read", "reported"}, a.Confidence) || !slices.Contains([]string{"", "pcie", "nvlink"}, a.Link) {

@@ -13,6 +13,7 @@ type File struct {
 	Hunks []Hunk
 
 	header string // "diff --git" and "index" lines as they were, or ""
+	sure   bool   // its hunks are known to fit where it is used
 }
 
 // Hunk is one change with its context. It has at least one old line and one
@@ -103,7 +104,7 @@ func terminated(line []byte) bool { return bytes.HasSuffix(line, []byte("\n")) }
 // Reverse returns the change that undoes f: what f removes it adds, and the
 // line numbers of its hunks are those of the patched file.
 func (f File) Reverse() File {
-	r := File{Path: f.Path, header: reverseHeader(f.header), Hunks: make([]Hunk, len(f.Hunks))}
+	r := File{Path: f.Path, header: reverseHeader(f.header), Hunks: make([]Hunk, len(f.Hunks)), sure: f.sure}
 	for i, h := range f.Hunks {
 		r.Hunks[i] = Hunk{
 			OldLine: h.NewLine, OldCount: h.NewCount,

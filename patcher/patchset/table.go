@@ -8,8 +8,12 @@ import (
 
 const tableHeader = "release\tpath\tpristine_sha256\tpatched_sha256\tvariant\n"
 
-// parseTable reads the release table of a set whose variants are known.
-func parseTable(text []byte, s Set) ([]Row, error) {
+// parseTable reads the release table of a set whose variants are known, and
+// checks it unless it is sound.
+func parseTable(text []byte, s Set, sound bool) ([]Row, error) {
+	if sound {
+		return rowsOf(string(text)), nil
+	}
 	t := newTable(s)
 	for line := range strings.Lines(string(text)) { // rows share its memory
 		t.line++
@@ -27,6 +31,18 @@ func parseTable(text []byte, s Set) ([]Row, error) {
 		return nil, t.fail("the file is empty")
 	}
 	return t.rows, t.complete()
+}
+
+func rowsOf(text string) []Row {
+	rows := make([]Row, 0, strings.Count(text, "\n"))
+	for line := range strings.Lines(strings.TrimPrefix(text, tableHeader)) {
+		rows = append(rows, newRow(strings.Split(strings.TrimSuffix(line, "\n"), "\t")))
+	}
+	return rows
+}
+
+func newRow(f []string) Row {
+	return Row{Release: f[0], Path: f[1], Pristine: Digest(f[2]), Patched: Digest(f[3]), Variant: f[4]}
 }
 
 // table checks rows against each other as they come. What is slow to find in a
@@ -69,7 +85,7 @@ func (t *table) add(line string) error {
 	if len(fields) != 5 || !strings.HasSuffix(line, "\n") {
 		return t.fail("not five fields with tabs between them and a newline behind them")
 	}
-	r := Row{Release: fields[0], Path: fields[1], Pristine: Digest(fields[2]), Patched: Digest(fields[3]), Variant: fields[4]}
+	r := newRow(fields)
 	paths, known := t.variants[r.Variant]
 	switch {
 	case !isVersion(r.Release) || !isRelease(r.Release):
