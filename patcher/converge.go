@@ -85,6 +85,7 @@ func Converge(ctx context.Context, s *Site, g Goal, o Options) (Outcome, error) 
 		return Outcome{Site: s}, err
 	}
 	defer unlock()
+	go s.profiles() // while the disk is waited for; they are asked for behind the commit
 	return s.locked(dir, g, plan)
 }
 

@@ -30,6 +30,20 @@ func (s *Site) ByHand(names []string) []Hand {
 	for _, l := range block.Hand(s.Entry, names) {
 		all = append(all, Hand{s.In.Site, l})
 	}
+	for _, p := range s.profiles() {
+		for _, l := range block.Shell(p.text, names) {
+			all = append(all, Hand{p.path, l})
+		}
+	}
+	return all
+}
+
+type profile struct {
+	path string
+	text []byte
+}
+
+func readProfiles() (all []profile) {
 	home := os.Getenv("HOME")
 	for _, p := range profiles {
 		if p[0] == '~' {
@@ -43,12 +57,8 @@ func (s *Site) ByHand(names []string) []Hand {
 			if st, err := os.Stat(f); err != nil || !st.Mode().IsRegular() || st.Size() > maxProfile {
 				continue
 			}
-			text, err := os.ReadFile(f)
-			if err != nil {
-				continue
-			}
-			for _, l := range block.Shell(text, names) {
-				all = append(all, Hand{f, l})
+			if text, err := os.ReadFile(f); err == nil {
+				all = append(all, profile{f, text})
 			}
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -37,6 +38,7 @@ type Site struct {
 	entryAt   string // real path of the sitecustomize
 	entryTime int64  // its modification time, as that of a file
 	near      string // stamps of the other roots in its block
+	profiles  func() []profile
 }
 
 type file struct {
@@ -98,7 +100,7 @@ func readRecords(root string) (records, error) {
 }
 
 func newSite(in install.Install, known []patchset.Set, read records) *Site {
-	s := &Site{In: in, known: known, files: map[string]*file{}, diffs: map[patchset.Digest][]patchset.File{}, stamp: read.stamp, recorded: read.found, Receipt: read.receipt}
+	s := &Site{In: in, known: known, files: map[string]*file{}, diffs: map[patchset.Digest][]patchset.File{}, stamp: read.stamp, recorded: read.found, Receipt: read.receipt, profiles: sync.OnceValue(readProfiles)}
 	if read.journal != nil {
 		if s.Pending = txn.Interrupted(read.journal); s.Pending == "" {
 			s.Pending = "a command"

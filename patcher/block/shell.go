@@ -1,6 +1,7 @@
 package block
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 )
@@ -10,6 +11,9 @@ import (
 // setenv N 1, set -gx N 1, Environment="N=1" and their kind, alone or beside
 // others. Like Hand it is a rule of thumb and never fails.
 func Shell(text []byte, names []string) []Line {
+	if !mayName(text, names) {
+		return nil
+	}
 	var out []Line
 	for l := range lines(text) {
 		var seen []string
@@ -21,6 +25,18 @@ func Shell(text []byte, names []string) []Line {
 		}
 	}
 	return out
+}
+
+// mayName says whether one of the names stands in a text, quotes and escapes in
+// it or not. Most profiles need no closer look.
+func mayName(text []byte, names []string) bool {
+	bare := make([]byte, 0, len(text))
+	for _, b := range text {
+		if b != '\\' && !quote(b) {
+			bare = append(bare, b)
+		}
+	}
+	return slices.ContainsFunc(names, func(name string) bool { return bytes.Contains(bare, []byte(name)) })
 }
 
 // shellSets returns the variables that a line sets.

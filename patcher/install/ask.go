@@ -146,35 +146,27 @@ func realOr(path string) string {
 
 func parseAnswer(python, key, text string) (Answer, error) {
 	a := Answer{Env: map[string]string{}}
-	ended := false
 	for line := range strings.Lines(text) {
-		line, ok := strings.CutPrefix(strings.TrimRight(line, "\r\n"), key+" ")
-		if !ok {
+		line, ours := strings.CutPrefix(strings.TrimRight(line, "\r\n"), key+" ")
+		if !ours {
 			continue // printed by somebody's sitecustomize
 		}
-		words := strings.Split(line, " ")
-		if words[0] == "end" {
-			ended = true
-			continue
-		}
-		v := make([]string, len(words))
-		for i, w := range words {
-			b, err := hex.DecodeString(strings.TrimPrefix(w, "-"))
-			if err != nil {
+		facts, whole := strings.CutSuffix(line, " end")
+		for _, fact := range strings.Split(facts, " ") {
+			text, err := hex.DecodeString(fact)
+			if err != nil || !whole {
 				return a, &PythonError{Python: python, Err: errors.New("its answer is garbled")}
 			}
-			v[i] = string(b)
+			v := strings.Split(string(text), "\x00")
+			a.take(v[0], v[1:])
 		}
-		a.take(v[0], v[1:])
+		return a, nil
 	}
-	if !ended {
-		return a, &PythonError{Python: python, Err: errors.New("it gave no answer; is it a Python?")}
-	}
-	return a, nil
+	return a, &PythonError{Python: python, Err: errors.New("it gave no answer; is it a Python?")}
 }
 
 // width is how many values a fact has at least.
-var width = map[string]int{"python": 9, "flags": 3, "env": 2, "sglang": 1, "sitecustomize": 3, "broken": 1, "problem": 1}
+var width = map[string]int{"python": 9, "flags": 3, "sglang": 1, "sitecustomize": 3, "broken": 1, "problem": 1}
 
 func (a *Answer) take(key string, v []string) {
 	if len(v) < width[key] {
@@ -190,7 +182,10 @@ func (a *Answer) take(key string, v []string) {
 	case "flags":
 		a.NoSite, a.Isolated, a.NoEnv = v[0] != "0", v[1] != "0", v[2] != "0"
 	case "env":
-		a.Env[v[0]] = v[1]
+		for _, kv := range v {
+			name, value, _ := strings.Cut(kv, "=")
+			a.Env[name] = value
+		}
 	case "sglang":
 		a.Origin, a.Locations = v[0], v[1:]
 	case "path":

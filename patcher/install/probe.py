@@ -1,9 +1,11 @@
-# Asked of the target interpreter, as python -c: prints one line "NONCE key hex hex ..." a fact. It imports nothing that
-# start-up has not imported, and is short, because every verify waits for its import and its compilation.
+# Asked of the target interpreter, as python -c: prints one line "KEY fact fact ... end", a fact being the hex digits of
+# its name and values with NULs between. It imports nothing that start-up has not imported, and is short, because every
+# verify waits for its compilation and for its end: it leaves at once, and nothing that a sitecustomize has registered
+# for the exit is run, which may send, wait or write.
 import os, sys
-nonce, first, flags, out = sys.argv[1], sys.argv[2], sys.flags, []
+key, first, flags, site, out = sys.argv[1], sys.argv[2], sys.flags, sys.modules.get("site"), []
 def say(*values):
-    out.append(nonce + " " + " ".join([os.fsencode(str(v)).hex() or "-" for v in values]))
+    out.append(b"\0".join([os.fsencode(str(v)) for v in values]).hex())
 def find(name):
     for finder in sys.meta_path:
         try:
@@ -26,14 +28,12 @@ sglang = find("sglang")
 if sglang:
     say("sglang", sglang.origin or "", *(sglang.submodule_search_locations or ()))
 say("path", *sys.path)
-site = sys.modules.get("site")
 say("purelib", *getattr(site, "getsitepackages", list)())
 say("python", sys.executable, sys.prefix, sys.base_prefix, "%d.%d.%d" % sys.version_info[:3], sys.implementation.cache_tag or "", flags.optimize,
     getattr(sys, "pycache_prefix", None) or "", getattr(site, "USER_SITE", None) or "", sys.modules["_frozen_importlib_external"].MAGIC_NUMBER.hex())
 say("extensions", *sys.modules["_imp"].extension_suffixes())
 say("flags", flags.no_site, flags.isolated, flags.ignore_environment)
-for name, value in os.environ.items():
-    say("env", name, value)
+out.append(b"\0".join([b"env"] + [name + b"=" + value for name, value in os.environb.items()]).hex())
 # ---- asked only before the sitecustomize is to be edited
 if spec and spec.origin and spec.origin.endswith(".py"):
     try:
@@ -43,4 +43,5 @@ if spec and spec.origin and spec.origin.endswith(".py"):
         say("broken", "%s: %s" % (type(e).__name__, e))
 # ----
 sys.stdout.flush()
-os.write(1, ("\n" + "\n".join(out) + "\n" + nonce + " end\n").encode("ascii"))
+os.write(1, ("\n%s %s end\n" % (key, " ".join(out))).encode())
+os._exit(0)
