@@ -28,8 +28,12 @@ func (s *syncs) file(fd int) {
 	s.add(fd)
 }
 
-// wait returns when everything is on disk.
+// wait returns when everything is on disk. The disk is told of all of it before it
+// is waited for.
 func (s *syncs) wait() error {
+	for _, fd := range s.fds {
+		unix.SyncFileRange(fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE) // only a beginning: fsync tells what comes of it
+	}
 	errs := make(chan error, len(s.fds))
 	for _, fd := range s.fds {
 		if serial {
