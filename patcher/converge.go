@@ -148,6 +148,7 @@ func (s *Site) locked(dir *txn.Dir, g Goal, plan *Plan) (Outcome, error) {
 			if now, err = openOnce(s.In, s.known); err != nil {
 				return Outcome{Site: s, Findings: notes}, err
 			}
+			now.Brief = s.Brief
 			if plan, err = now.Plan(g); err != nil {
 				return Outcome{Site: now, Findings: notes}, err
 			}

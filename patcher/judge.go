@@ -161,7 +161,7 @@ func (s *Site) viewTracked(e Enabled, t Tracked) FileView {
 	case f.have == t.Pristine:
 		v.State = Pristine
 	}
-	if v.State == Missing || v.State == Pristine || (v.State == Patched && s.Quick) {
+	if v.State == Missing || v.State == Pristine || (v.State == Patched && (s.Quick || s.Brief)) {
 		return v
 	}
 	d, _, err := s.touches(e, t.Path)
@@ -267,7 +267,7 @@ func (s *Site) viewContents(k patchset.Set, v *SetView) {
 func (s *Site) fit(k patchset.Set, variant, path string, st FileState) []patchset.HunkState {
 	w, _ := k.Variant(variant)
 	f, ok := fileOf(w.Files, path)
-	if !ok {
+	if !ok || (s.Brief && st != Fits) {
 		return nil
 	}
 	if st == Patched {

@@ -27,6 +27,7 @@ type Site struct {
 	BlockErr error  // the block is damaged
 	Entry    []byte // the sitecustomize, nil if there is none
 	Quick    bool   // judge by digests alone and leave the hunks out
+	Brief    bool   // leave out the hunks of contents that a digest vouches for
 	root     string // real path of the root, its name in blocks and receipts
 
 	known     []patchset.Set

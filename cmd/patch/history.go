@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -105,20 +107,35 @@ func historyCommand(ctx context.Context, o *options) (*Report, error) {
 // readHistory returns what is on record, oldest first, and how many lines of it
 // cannot be read. Lines without a part are passed over, and not even parsed.
 func readHistory(part string) (all []HistoryEntry, torn int, err error) {
-	text, err := os.ReadFile(historyFile())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	f, err := os.Open(historyFile())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, 0, nil
+	}
+	if err != nil {
 		return nil, 0, err
 	}
-	for line := range bytes.Lines(text) {
-		if line = bytes.TrimSpace(line); len(line) == 0 || !bytes.Contains(line, []byte(part)) {
+	defer f.Close()
+	var line []byte
+	for r := bufio.NewReaderSize(f, 64<<10); err == nil; {
+		var more []byte
+		more, err = r.ReadSlice('\n')
+		line = append(line, more...)
+		if errors.Is(err, bufio.ErrBufferFull) {
+			err = nil
 			continue
 		}
-		var e HistoryEntry
-		if json.Unmarshal(line, &e) != nil {
-			torn++
-			continue
+		if text := bytes.TrimSpace(line); len(text) > 0 && bytes.Contains(text, []byte(part)) {
+			var e HistoryEntry
+			if json.Unmarshal(text, &e) != nil {
+				torn++
+			} else {
+				all = append(all, e)
+			}
 		}
-		all = append(all, e)
+		line = line[:0]
 	}
-	return all, torn, nil
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	return all, torn, err
 }

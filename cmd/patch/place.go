@@ -35,7 +35,9 @@ func (o *options) open(ctx context.Context, r *Report, q install.Query) (*place,
 		return nil, err
 	}
 	r.install(in)
-	p.site, err = patcher.Open(in, p.sets)
+	if p.site, err = patcher.Open(in, p.sets); err == nil {
+		p.site.Brief = !o.json && !o.verbose
+	}
 	return &p, err
 }
 

@@ -2,6 +2,7 @@ package block
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 )
 
@@ -101,7 +102,7 @@ func (l *lexer) scan() (token, error) {
 			l.at++
 		}
 		switch prefix := strings.ToLower(string(l.text[start:l.at])); {
-		case l.at < len(l.text) && quote(l.text[l.at]) && prefixes[prefix]:
+		case l.at < len(l.text) && quote(l.text[l.at]) && slices.Contains(prefixes, prefix):
 			return l.str(start, prefix)
 		case digit(c):
 			return token{tokOther, start, l.at, l.depth}, nil
@@ -114,13 +115,10 @@ func (l *lexer) scan() (token, error) {
 	}
 }
 
-var prefixes = map[string]bool{
-	"r": true, "u": true, "b": true, "br": true, "rb": true, "ur": true,
-	"f": true, "fr": true, "rf": true, "t": true, "tr": true, "rt": true,
-}
+var prefixes = []string{"r", "u", "b", "br", "rb", "ur", "f", "fr", "rf", "t", "tr", "rt"}
 
 // operators of more than one byte, the longer ones first.
-var operators = strings.Fields("**= //= >>= <<= == != <= >= := += -= *= /= %= &= |= ^= @= -> ** // << >> <>")
+var operators = []string{"**=", "//=", ">>=", "<<=", "==", "!=", "<=", ">=", ":=", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "@=", "->", "**", "//", "<<", ">>", "<>"}
 
 func (l *lexer) operator() token {
 	t := token{tokOther, l.at, l.at + 1, l.depth}

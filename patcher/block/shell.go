@@ -109,10 +109,10 @@ func (c *cutter) endCommand() {
 
 var (
 	// shellWords may stand before a command.
-	shellWords = strings.Fields("if then else elif do while until ! { time exec command builtin")
+	shellWords = []string{"if", "then", "else", "elif", "do", "while", "until", "!", "{", "time", "exec", "command", "builtin"}
 
 	// shellTalk are commands whose words, though they look like it, set nothing.
-	shellTalk = strings.Fields("echo printf print test [ [[ expr grep egrep sed awk unset logger case for")
+	shellTalk = []string{"echo", "printf", "print", "test", "[", "[[", "expr", "grep", "egrep", "sed", "awk", "unset", "logger", "case", "for"}
 )
 
 // commandSets returns the variables that a command sets.

@@ -87,7 +87,7 @@ func (s source) names(i int) (string, bool) {
 }
 
 // readers are functions that do not set what their first argument names.
-var readers = strings.Fields("get getenv getenvb pop unsetenv delenv has_key get_bool_env_var __getitem__ __contains__ __delitem__")
+var readers = []string{"get", "getenv", "getenvb", "pop", "unsetenv", "delenv", "has_key", "get_bool_env_var", "__getitem__", "__contains__", "__delitem__"}
 
 // reads reports that the string at i is used only to read a variable, to take
 // it away, or for nothing.
@@ -109,7 +109,7 @@ func (s source) reads(i int) bool {
 }
 
 // notIndexed are the keywords that a list may follow.
-var notIndexed = strings.Fields("in return yield and or not if else is lambda print assert del")
+var notIndexed = []string{"in", "return", "yield", "and", "or", "not", "if", "else", "is", "lambda", "print", "assert", "del"}
 
 // indexes reports that the bracket at i follows something that it indexes and
 // does not begin a list.
@@ -125,11 +125,11 @@ func (s source) indexes(i int) bool {
 }
 
 var (
-	assignments = strings.Fields("= += |= &= -= *= /= //= %= **= >>= <<= ^= @=")
-	stops       = strings.Fields("if else for and or in is not lambda == != < > <= >=")
+	assignments = []string{"=", "+=", "|=", "&=", "-=", "*=", "/=", "//=", "%=", "**=", ">>=", "<<=", "^=", "@="}
+	stops       = []string{"if", "else", "for", "and", "or", "in", "is", "not", "lambda", "==", "!=", "<", ">", "<=", ">="}
 
 	// noTargets begin a statement whose later assignments are those of another.
-	noTargets = strings.Fields("if elif while for with return assert del except")
+	noTargets = []string{"if", "elif", "while", "for", "with", "return", "assert", "del", "except"}
 )
 
 // assigned reports that the bracket at i closes the target of an assignment,
