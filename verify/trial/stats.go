@@ -36,6 +36,8 @@ type Comparison struct {
 	Low     Ratio     `json:"low"`   // 95 % interval of the ratio, by bootstrap
 	High    Ratio     `json:"high"`
 	P       float64   `json:"p"` // of the rank test, both sides
+
+	apart bool // the 95 % interval of the difference of the medians is without 0
 }
 
 // Ratio is null in JSON, which knows only numbers, where there is none.
@@ -51,18 +53,19 @@ func (r Ratio) MarshalJSON() ([]byte, error) {
 // Compare works a comparison out.
 func Compare(name string, higher bool, without, with []float64) Comparison {
 	c := Comparison{Name: name, Higher: higher, Without: without, With: with, Ratio: Ratio(Median(with) / Median(without)), P: rankTest(without, with)}
-	c.Low, c.High = bootstrap(without, with)
+	c.Low, c.High, c.apart = bootstrap(without, with)
 	return c
 }
 
-// Verdict is Better or Worse only if the rank test and the interval agree on it.
+// Verdict is Better or Worse only if the rank test and the interval agree on it:
+// that of the difference, which numbers that are 0 or negative have as well.
 func (c Comparison) Verdict() string {
 	switch {
 	case fewest(len(c.Without), len(c.With)) > Alpha:
 		return TooFew
-	case c.P > Alpha || !(c.Low > 1 || c.High < 1) || math.IsNaN(float64(c.Ratio)) || math.IsInf(float64(c.Ratio), 0):
+	case c.P > Alpha || !c.apart:
 		return NoDifference
-	case (Median(c.With) > Median(c.Without)) == c.Higher: // the ratio of negative numbers grows as they fall
+	case (Median(c.With) > Median(c.Without)) == c.Higher:
 		return Better
 	}
 	return Worse
@@ -155,9 +158,9 @@ func doubledRanks(all []float64) []int {
 
 const resamples = 2000
 
-// bootstrap is the 95 % interval of the ratio of the medians. The same numbers
-// give the same interval.
-func bootstrap(a, b []float64) (low, high Ratio) {
+// bootstrap is the 95 % interval of the ratio of the medians, and says whether that
+// of their difference is without 0. The same numbers give the same answer.
+func bootstrap(a, b []float64) (low, high Ratio, apart bool) {
 	h := fnv.New64a()
 	fmt.Fprint(h, a, b)
 	dice := rand.New(rand.NewPCG(h.Sum64(), 1))
@@ -169,12 +172,15 @@ func bootstrap(a, b []float64) (low, high Ratio) {
 		return Median(some)
 	}
 	if len(a) == 0 || len(b) == 0 {
-		return Ratio(math.NaN()), Ratio(math.NaN())
+		return Ratio(math.NaN()), Ratio(math.NaN()), false
 	}
-	ratios := make([]float64, resamples)
+	ratios, differences := make([]float64, resamples), make([]float64, resamples)
 	for i := range ratios {
-		ratios[i] = draw(b) / draw(a)
+		with, without := draw(b), draw(a)
+		ratios[i], differences[i] = with/without, with-without
 	}
 	slices.Sort(ratios)
-	return Ratio(ratios[resamples/40]), Ratio(ratios[resamples-1-resamples/40])
+	slices.Sort(differences)
+	first, last := resamples/40, resamples-1-resamples/40
+	return Ratio(ratios[first]), Ratio(ratios[last]), differences[first] > 0 || differences[last] < 0
 }

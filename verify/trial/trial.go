@@ -49,7 +49,13 @@ func (r *Result) Judge(guards []Metric) {
 
 // Says is a comparison in one line.
 func (c Comparison) Says() string {
-	return fmt.Sprintf("%s: %.4g with it, %.4g without: %+.1f %% (95 %%: %+.1f to %+.1f), p = %.2g, %d and %d runs", c.Name, Median(c.With), Median(c.Without), (c.Ratio-1)*100, (c.Low-1)*100, (c.High-1)*100, c.P, len(c.With), len(c.Without))
+	s := fmt.Sprintf("%s: %.4g with it, %.4g without", c.Name, Median(c.With), Median(c.Without))
+	if without := Median(c.Without); without != 0 {
+		percent := func(r Ratio) float64 { return float64(r-1) * math.Copysign(100, without) } // the ratio of negative numbers grows as they fall
+		low, high := percent(c.Low), percent(c.High)
+		s += fmt.Sprintf(": %+.1f %% (95 %%: %+.1f to %+.1f)", percent(c.Ratio), min(low, high), max(low, high))
+	}
+	return s + fmt.Sprintf(", p = %.2g, %d and %d runs", c.P, len(c.With), len(c.Without))
 }
 
 // Short is the result for a record.

@@ -35,7 +35,7 @@ func TestVerdict(t *testing.T) {
 		want          string
 	}{
 		{true, low, high, Better}, {true, high, low, Worse}, {false, low, high, Worse}, {false, high, low, Better},
-		{true, low, low, NoDifference}, {true, low[:3], high[:3], TooFew}, {true, low[:1], high[:1], TooFew}, {true, []float64{0, 0, 0, 0, 0, 0}, high, NoDifference},
+		{true, low, low, NoDifference}, {true, low[:3], high[:3], TooFew}, {true, low[:1], high[:1], TooFew}, {true, []float64{0, 0, 0, 0, 0, 0}, high, Better}, {false, []float64{0, 0, 0, 0, 0, 0}, high, Worse}, {true, high, []float64{0, 0, 0, 0, 0, 0}, Worse},
 	} {
 		if got := Compare("m", c.higher, c.without, c.with).Verdict(); got != c.want {
 			t.Errorf("%v %v %v: %s", c.higher, c.without, c.with, got)
@@ -110,6 +110,17 @@ func TestOddNumbers(t *testing.T) {
 	} {
 		if got := Compare("m", c.higher, c.without, c.with).Verdict(); got != c.want {
 			t.Errorf("%v %v %v: %s", c.higher, c.without, c.with, got)
+		}
+	}
+	for _, c := range []struct {
+		without, with []float64
+		want          string
+	}{
+		{low, high, "m: -5.05 with it, -9.05 without: +44.2 % (95 %: +42."},
+		{[]float64{0, 0, 0, 0}, []float64{5, 5, 5, 5}, "m: 5 with it, 0 without, p = 0.029, 4 and 4 runs"},
+	} {
+		if got := Compare("m", true, c.without, c.with).Says(); !strings.HasPrefix(got, c.want) {
+			t.Errorf("%s", got)
 		}
 	}
 	m, err := ParseMetric(`m=^v: (\S+)`)
