@@ -4,10 +4,14 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -63,7 +67,8 @@ const patience = 30 * time.Second
 func begin(ctx context.Context, env, argv []string) *job {
 	j := &job{ctx: ctx, ended: make(chan struct{})}
 	j.cmd = exec.CommandContext(ctx, argv[0], argv[1:]...)
-	j.cmd.Env = env
+	mark := fmt.Sprintf("SGPATCH_TRIAL_JOB=%016x", rand.Uint64())
+	j.cmd.Env = append(slices.Clone(env), mark)
 	j.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	j.cmd.Cancel = func() error { return syscall.Kill(-j.cmd.Process.Pid, syscall.SIGTERM) }
 	j.cmd.WaitDelay = patience
@@ -87,12 +92,38 @@ func begin(ctx context.Context, env, argv []string) *job {
 		}()
 		j.err = j.cmd.Wait()
 		syscall.Kill(-j.cmd.Process.Pid, syscall.SIGKILL)
-		from.SetReadDeadline(time.Now().Add(2 * time.Second)) // a daemon in a session of its own has it still
+		sweep(mark)
+		from.SetReadDeadline(time.Now().Add(2 * time.Second)) // another user's process may have it still
 		<-read
 		from.Close()
 		close(j.ended)
 	}()
 	return j
+}
+
+// sweep kills what a job left behind in sessions of their own, as daemons are, and
+// what they start meanwhile: the variable that marks them goes with them.
+func sweep(mark string) {
+	found := true
+	for tries := 0; found && tries < 100; tries++ { // gone, before the next one wants its memory
+		if tries > 0 {
+			time.Sleep(50 * time.Millisecond)
+		}
+		found = false
+		processes, _ := filepath.Glob("/proc/[0-9]*")
+		for _, dir := range processes {
+			pid, _ := strconv.Atoi(filepath.Base(dir))
+			p, err := os.FindProcess(pid) // holds on to this one: a number may come again
+			if err != nil {
+				continue
+			}
+			env, _ := os.ReadFile(dir + "/environ")
+			if slices.Contains(strings.Split(string(env), "\x00"), mark) && p.Kill() == nil {
+				found = true
+			}
+			p.Release()
+		}
+	}
 }
 
 // wait returns why it was not well, nil if it was.
