@@ -163,6 +163,9 @@ func (o *options) setCap(ctx context.Context, r *Report, p *place) error {
 	r.Findings = append(r.Findings, out.Findings...)
 	if err == nil {
 		r.find(verify.Finding{Code: "cap", Severity: "note", Message: fmt.Sprintf("%s=%d is set; it counts from the server's next start", capName, m.WinsTo)})
+		if given, ok := lookupEnv(capName); ok && given != strconv.Itoa(m.WinsTo) {
+			r.find(verify.Finding{Code: "cap", Severity: "warning", Message: fmt.Sprintf("a server started from here has %s=%s, which comes before the entry", capName, given), Hint: "unset " + capName})
+		}
 	}
 	return err
 }
