@@ -33,15 +33,27 @@ func words(c *command) string {
 	return strings.Join(all, " ")
 }
 
+// sets are the ids that a command's arguments may be. Those of --patches are not
+// known here.
+func sets(c *command) string {
+	var all []string
+	if known, err := shipped(); err == nil && strings.Contains(c.args, "SET") {
+		for _, k := range known {
+			all = append(all, k.ID)
+		}
+	}
+	return strings.Join(all, " ")
+}
+
 func bashCompletion() string {
 	var names []string
 	var cases strings.Builder
 	for _, c := range commands() {
 		names = append(names, c.name)
-		cases.WriteString("    " + c.name + ") words=\"" + words(c) + "\" ;;\n")
+		cases.WriteString("    " + c.name + ") words=\"" + words(c) + "\" sets=\"" + sets(c) + "\" ;;\n")
 	}
 	return `_sgpatch() {
-  local words cur=${COMP_WORDS[COMP_CWORD]}
+  local words sets cur=${COMP_WORDS[COMP_CWORD]}
   if [ "$COMP_CWORD" = 1 ]; then
     COMPREPLY=($(compgen -W "` + strings.Join(names, " ") + `" -- "$cur")); return
   fi
@@ -49,7 +61,7 @@ func bashCompletion() string {
 ` + cases.String() + `  esac
   case $cur in
     -*) COMPREPLY=($(compgen -W "$words" -- "$cur")) ;;
-    *) COMPREPLY=($(compgen -f -- "$cur")) ;;
+    *) COMPREPLY=($(compgen -W "$sets" -- "$cur"; compgen -f -- "$cur")) ;;
   esac
 }
 complete -F _sgpatch sgpatch
@@ -60,6 +72,9 @@ func fishCompletion() string {
 	var b strings.Builder
 	for _, c := range commands() {
 		b.WriteString("complete -c sgpatch -f -n __fish_use_subcommand -a " + c.name + " -d '" + strings.ReplaceAll(c.does, "'", "") + "'\n")
+		if ids := sets(c); ids != "" {
+			b.WriteString("complete -c sgpatch -n '__fish_seen_subcommand_from " + c.name + "' -a '" + ids + "'\n")
+		}
 		flagSet(c, &options{}).VisitAll(func(f *pflag.Flag) {
 			b.WriteString("complete -c sgpatch -n '__fish_seen_subcommand_from " + c.name + "' -l " + f.Name + "\n")
 		})
