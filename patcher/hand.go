@@ -2,9 +2,10 @@ package patcher
 
 import (
 	"os"
-	"path/filepath"
+	"strings"
 
 	"sgpatch/patcher/block"
+	"sgpatch/patcher/install"
 )
 
 // Hand is a line that sets one of our variables and was written by somebody else.
@@ -44,16 +45,13 @@ type profile struct {
 }
 
 func readProfiles() (all []profile) {
-	home := os.Getenv("HOME")
+	base := map[string]string{"": "/", "~": os.Getenv("HOME")}
 	for _, p := range profiles {
-		if p[0] == '~' {
-			if home == "" {
-				continue
-			}
-			p = home + p[1:]
+		start, pattern, _ := strings.Cut(p, "/")
+		if base[start] == "" {
+			continue
 		}
-		found, _ := filepath.Glob(p)
-		for _, f := range found {
+		for _, f := range install.Glob(base[start], pattern) {
 			if st, err := os.Stat(f); err != nil || !st.Mode().IsRegular() || st.Size() > maxProfile {
 				continue
 			}

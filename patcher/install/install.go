@@ -274,8 +274,7 @@ func Release(root string, sites ...string) string {
 		}
 	}
 	for _, dir := range append([]string{root}, sites...) {
-		found, _ := filepath.Glob(filepath.Join(dir, "*sglang*.dist-info", "METADATA"))
-		for _, f := range found {
+		for _, f := range Glob(dir, "*sglang*.dist-info/METADATA") {
 			if v := metadataVersion(f); v != "" {
 				return v
 			}

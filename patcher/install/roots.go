@@ -1,9 +1,12 @@
 package install
 
 import (
+	"io/fs"
 	"iter"
+	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -14,16 +17,20 @@ import (
 func Roots(python string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		prefix := filepath.Dir(filepath.Dir(python))
-		var sites []string
-		for _, pattern := range []string{"lib/python3*/site-packages", "local/lib/python3*/dist-packages", "lib/python3*/dist-packages"} {
-			dirs, _ := filepath.Glob(filepath.Join(prefix, pattern))
-			for _, dir := range dirs {
-				if !yield(dir) {
-					return
-				}
+		libs := versions(filepath.Join(prefix, "lib"))
+		sites := within(libs, "site-packages")
+		for _, dir := range sites {
+			if !yield(dir) {
+				return
 			}
-			sites = append(sites, dirs...)
 		}
+		debian := slices.Concat(within(versions(filepath.Join(prefix, "local", "lib")), "dist-packages"), within(libs, "dist-packages"))
+		for _, dir := range debian {
+			if !yield(dir) {
+				return
+			}
+		}
+		sites = append(sites, debian...)
 		for _, dir := range sites {
 			for _, root := range pthRoots(dir) {
 				if !yield(root) {
@@ -32,6 +39,37 @@ func Roots(python string) iter.Seq[string] {
 			}
 		}
 	}
+}
+
+// versions lists the directories of Python's versions in a lib directory.
+func versions(lib string) (all []string) {
+	entries, _ := os.ReadDir(lib)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), "python3") {
+			all = append(all, filepath.Join(lib, e.Name()))
+		}
+	}
+	return all
+}
+
+// within keeps those directories that have one of that name in them.
+func within(dirs []string, name string) (all []string) {
+	for _, dir := range dirs {
+		if at := filepath.Join(dir, name); exists(at) {
+			all = append(all, at)
+		}
+	}
+	return all
+}
+
+// Glob lists the files in a directory that a pattern fits. What the directory is
+// called is no pattern: a path may have brackets.
+func Glob(dir, pattern string) []string {
+	names, _ := fs.Glob(os.DirFS(dir), pattern)
+	for i := range names {
+		names[i] = filepath.Join(dir, names[i])
+	}
+	return names
 }
 
 // mapped is where a finder of setuptools says that sglang is. A path that Python
@@ -43,8 +81,7 @@ var mapped = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`'
 // SGLang's own images, is such a finder.
 func pthRoots(dir string) []string {
 	var all []string
-	files, _ := filepath.Glob(filepath.Join(dir, "*.pth"))
-	for _, f := range files {
+	for _, f := range Glob(dir, "*.pth") {
 		text, err := readFile(f, 1<<20)
 		if err != nil {
 			continue
