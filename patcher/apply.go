@@ -80,7 +80,7 @@ func (w *planner) keep(e Enabled) error {
 		same = same && patchset.DigestOf(base) == t.Pristine
 	}
 	if same {
-		w.lay(e.ID, files, true)
+		w.lay(e.ID, files, false)
 		return nil
 	}
 	k, ok := w.s.Known(e.ID)
@@ -131,7 +131,7 @@ func (w *planner) enable(k patchset.Set) error {
 		}
 		e.Variant, e.Listed, e.Diff = v.Name, listed, patchset.DigestOf(v.Text)
 		w.p.Keep = append(w.p.Keep, v.Text)
-		w.lay(k.ID, v.Files, listed)
+		w.lay(k.ID, v.Files, listed && k.Tried)
 	}
 	i := slices.IndexFunc(w.next.Sets, func(x Enabled) bool { return x.ID == k.ID })
 	if i >= 0 {
@@ -223,7 +223,10 @@ func reverseTo(k patchset.Set, r patchset.Row, data []byte) ([]byte, error) {
 func (w *planner) proved(k patchset.Set, v patchset.Variant, rows []patchset.Row) error {
 	for _, r := range rows {
 		d, _ := fileOf(v.Files, r.Path)
-		got, err := compose(w.base[r.Path], []placed{{k.ID, d.Sure()}})
+		if k.Tried {
+			d = d.Sure()
+		}
+		got, err := compose(w.base[r.Path], []placed{{k.ID, d}})
 		if err == nil && patchset.DigestOf(got) != r.Patched {
 			err = errors.New("the result is not the one in the release table")
 		}

@@ -172,10 +172,7 @@ func (s *Site) viewTracked(e Enabled, t Tracked) FileView {
 		v.State = edited(f.data, d, e.Env)
 	}
 	if v.State != Replaced {
-		if d = d.Reverse(); v.State == Patched {
-			d = d.Sure()
-		}
-		v.Hunks = d.Fit(f.data)
+		v.Hunks = d.Reverse().Fit(f.data)
 	}
 	return v
 }
@@ -272,9 +269,6 @@ func (s *Site) fit(k patchset.Set, variant, path string, st FileState) []patchse
 	}
 	if st == Patched {
 		f = f.Reverse()
-	}
-	if st != Fits { // a digest of the release table says so
-		f = f.Sure()
 	}
 	return f.Fit(s.file(path).data)
 }

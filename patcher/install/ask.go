@@ -148,13 +148,13 @@ func parseAnswer(python, key, text string) (Answer, error) {
 	a := Answer{Env: map[string]string{}}
 	for line := range strings.Lines(text) {
 		line, ours := strings.CutPrefix(strings.TrimRight(line, "\r\n"), key+" ")
-		if !ours {
+		facts, whole := strings.CutSuffix(line, " end")
+		if !ours || !whole {
 			continue // printed by somebody's sitecustomize
 		}
-		facts, whole := strings.CutSuffix(line, " end")
 		for _, fact := range strings.Split(facts, " ") {
 			text, err := hex.DecodeString(fact)
-			if err != nil || !whole {
+			if err != nil {
 				return a, &PythonError{Python: python, Err: errors.New("its answer is garbled")}
 			}
 			v := strings.Split(string(text), "\x00")

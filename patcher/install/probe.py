@@ -5,7 +5,7 @@
 import os, sys
 key, first, flags, site, out = sys.argv[1], sys.argv[2], sys.flags, sys.modules.get("site"), []
 def say(*values):
-    out.append(b"\0".join([os.fsencode(str(v)) for v in values]).hex())
+    out.append(b"\0".join([os.fsencode(str(v)).replace(b"\0", b"?") for v in values]).hex())
 def find(name):
     for finder in sys.meta_path:
         try:
@@ -33,7 +33,7 @@ say("python", sys.executable, sys.prefix, sys.base_prefix, "%d.%d.%d" % sys.vers
     getattr(sys, "pycache_prefix", None) or "", getattr(site, "USER_SITE", None) or "", sys.modules["_frozen_importlib_external"].MAGIC_NUMBER.hex())
 say("extensions", *sys.modules["_imp"].extension_suffixes())
 say("flags", flags.no_site, flags.isolated, flags.ignore_environment)
-out.append(b"\0".join([b"env"] + [name + b"=" + value for name, value in os.environb.items()]).hex())
+say("env", *["%s=%s" % item for item in os.environ.items()])
 # ---- asked only before the sitecustomize is to be edited
 if spec and spec.origin and spec.origin.endswith(".py"):
     try:

@@ -38,6 +38,9 @@ func LoadGuide(text []byte) (Guide, error) {
 	if err := decode(text, &g); err != nil {
 		return g, err
 	}
+	if err := checkKeys(text, &g); err != nil {
+		return g, err
+	}
 	for _, a := range g.Advice {
 		if a.Title == "" || a.Switch == "" || a.Source == "" || (a.Result == "" && a.Fails == "") || !slices.Contains([]string{"measured", "read", "reported"}, a.Confidence) || !slices.Contains([]string{"", "pcie", "nvlink"}, a.Link) {
 			return g, fmt.Errorf("advice %q: title, switch, source, a result or a failure, and a confidence are needed", a.Title)

@@ -35,11 +35,13 @@ func LoadNamed(fsys fs.FS, id string) (Set, error) {
 	return loader{fsys: fsys, id: id, left: maxSet}.load()
 }
 
-// Reload is LoadNamed for a set that this program ships, and that LoadNamed has
-// found sound in a test: what cannot be found any more is not looked for at
-// every start.
+// Reload is LoadNamed for a set that this program ships, which LoadNamed has found
+// sound in a test, and whose rows were tried when they were made: what cannot be
+// found any more is not looked for at every start. The set is Tried.
 func Reload(fsys fs.FS, id string) (Set, error) {
-	return loader{fsys: fsys, id: id, left: maxSet, sound: true}.load()
+	s, err := loader{fsys: fsys, id: id, left: maxSet, sound: true}.load()
+	s.Tried = true
+	return s, err
 }
 
 func (l loader) load() (Set, error) {

@@ -101,6 +101,9 @@ func TestLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if _, err := Load(files(map[string]string{"manifest.toml": bom + "id = \"x\"\nversion = \"1\"\n[[env]]\nname = \"A\"\nvalue = \"1\"\n"})); err != nil {
+		t.Errorf("with a byte order mark: %v", err)
+	}
 	if s.ID != "x" || s.Version != "1.2.0" || len(s.Variants) != 2 || string(s.Check) != "pass\n" || len(s.Rows) != 3 {
 		t.Errorf("%+v", s)
 	}
@@ -167,9 +170,13 @@ func TestLoadRefuses(t *testing.T) {
 		{toml, m(`"1.2.0"`, `""`), "x/manifest.toml: the version"},
 		{toml, m(`"1.2.0"`, `1`), "x/manifest.toml"},
 		{toml, m(`id =`, `Id =`), `x/manifest.toml: unknown key "Id"`},
-		{toml, m(`id =`, "colour = 1\nid ="), `x/manifest.toml:2: unknown key "colour"`},
-		{toml, m(`switch =`, `switched =`), `x/manifest.toml:10: unknown key "env.switched"`},
+		{toml, m(`id =`, "colour = 1\nid ="), `x/manifest.toml: unknown key "colour"`},
+		{toml, m(`switch =`, `switched =`), `x/manifest.toml: unknown key "env.switched"`},
 		{toml, m(`id =`, `id`), "x/manifest.toml:2: "},
+		{toml, m("[[env]]\nname = \"SGLANG_GATE_MAX\"\noptional = true\n", "") + "\n[note2]\n", `x/manifest.toml: unknown key "note2"`},
+		{toml, "id = \"x\"\n[env]\nname = \"A\"\n", `x/manifest.toml: "env" is one table; write [[env]]`},
+		{toml, "void = { args = [\"--a\"], foo = 1 }\n", `x/manifest.toml: unknown key "void.foo"`},
+		{toml, m(`value = "1"`, `value = 1`), `x/manifest.toml:9: "env.value: cannot decode TOML integer"`},
 		{toml, m("Opens", "Opens\\u001b"), "x/manifest.toml: the title"},
 		{toml, m(`"y"`, `"x"`), "x/manifest.toml: conflicts"},
 		{toml, m(`"y"`, `"nccl-pcie"`), "x/manifest.toml: conflicts"},
@@ -200,12 +207,12 @@ func TestLoadRefuses(t *testing.T) {
 		{toml, goodManifest + strings.Repeat("#", maxManifest), "x/manifest.toml: larger than 1024 KiB"},
 
 		// bombs
-		{toml, "a=" + strings.Repeat("[", 500_000), "x/manifest.toml: more than 2000"},
+		{toml, "a=" + strings.Repeat("[", 500_000), "x/manifest.toml: more than 10000"},
 		{toml, "a=" + strings.Repeat("{a=", 200_000), "x/manifest.toml: more than 100 "},
 		{toml, strings.Repeat("a.", 500_000) + "a=1", "x/manifest.toml: more than 20000"},
 		{toml, strings.Repeat("a.", 101) + "a=1", "x/manifest.toml:1: more than 100 dots"},
-		{toml, strings.Repeat("[[env]]\n", 100_000), "x/manifest.toml: more than 2000"},
-		{toml, strings.Repeat("a=1\n", 100_000), "x/manifest.toml: more than 2000"},
+		{toml, strings.Repeat("[[env]]\n", 100_000), "x/manifest.toml: more than 10000"},
+		{toml, strings.Repeat("a=1\n", 100_000), "x/manifest.toml: more than 20000"},
 
 		{"v1/m.diff", strings.Replace(small, "b/m.py", "b/../m.py", 1), "x/v1/m.diff:2: "},
 		{"v1/n.diff", "hello\n", "x/v1/n.diff:1: "},

@@ -71,7 +71,7 @@ func parseManifest(text []byte, sound bool) (Set, error) {
 	if err := decode(text, &m); err != nil {
 		return Set{}, err
 	}
-	if err := checkKeys(text); err != nil {
+	if err := checkKeys(text, &m); err != nil {
 		return Set{}, err
 	}
 	s := m.set()
@@ -86,7 +86,7 @@ func parseManifest(text []byte, sound bool) (Set, error) {
 
 // vetManifest refuses text on which the TOML reader needs much time, memory or
 // stack: deeply nested arrays, inline tables, dotted keys, and very many keys
-// (20,000 of them took 14 s). No manifest comes near these numbers.
+// (20,000 of them take 1.5 s). No manifest comes near these numbers.
 func vetManifest(text []byte) error {
 	if !utf8.Valid(text) {
 		return &DataError{Reason: "not UTF-8"}
@@ -94,7 +94,7 @@ func vetManifest(text []byte) error {
 	for _, l := range []struct {
 		what string
 		most int
-	}{{"[", 2_000}, {"{", 100}, {".", 20_000}, {"=", 2_000}} {
+	}{{"[", 10_000}, {"{", 100}, {".", 20_000}, {"=", 20_000}} {
 		if bytes.Count(text, []byte(l.what)) > l.most {
 			return &DataError{Reason: fmt.Sprintf("more than %d %q", l.most, l.what)}
 		}

@@ -40,6 +40,7 @@ type Set struct {
 	Variants []Variant // sorted by name; none for a set of environment entries only
 	Rows     []Row     // the release table, in file order
 	Check    []byte    // check.py, nil if there is none
+	Tried    bool      // every row was tried on the published files, scopes included
 }
 
 // EnvEntry is one variable that a set puts into sitecustomize.py.

@@ -133,9 +133,9 @@ func (f File) Place(text []byte) ([]Edit, error) {
 	return edits, nil
 }
 
-// Sure returns f for texts of which a digest says that its hunks fit, and what
-// they make of it: they are looked for, but the scopes of the text, which take
-// most of the time, are not worked out again.
+// Sure returns f for texts of which the table of a Tried set has the digest: its
+// hunks are looked for, but the scopes of the text, which take most of the time,
+// are not worked out again.
 func (f File) Sure() File {
 	f.sure = true
 	return f

@@ -99,9 +99,9 @@ func inject(c call, do func() error) error {
 func refuses(what, op string) bool {
 	switch what {
 	case "ENOSPC", "EDQUOT":
-		return op == "create" || op == "mkdir" || op == "write" || op == "setxattr"
+		return op == "create" || op == "mkdir" || op == "write" || op == "writeback" || op == "setxattr"
 	case "EROFS", "EACCES":
-		return op != "open" && op != "read" && op != "fsync" && op != "lock" && op != "write"
+		return op != "open" && op != "read" && op != "writeback" && op != "fsync" && op != "lock" && op != "write"
 	}
 	return op != "open" && op != "read" && op != "lock"
 }

@@ -32,7 +32,7 @@ func (s *syncs) file(fd int) {
 // is waited for.
 func (s *syncs) wait() error {
 	for _, fd := range s.fds {
-		unix.SyncFileRange(fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE) // only a beginning: fsync tells what comes of it
+		s.err = errors.Join(s.err, writeback(fd))
 	}
 	errs := make(chan error, len(s.fds))
 	for _, fd := range s.fds {

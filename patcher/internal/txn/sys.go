@@ -88,6 +88,18 @@ func fsyncfd(fd int) error {
 	return act(call{op: "fsync", fd: fd}, func() error { return unix.Fsync(fd) })
 }
 
+// writeback begins to bring a file's data to the disk; fsync waits for it. What
+// fails already at the beginning, as without room for it, no later call may tell.
+func writeback(fd int) error {
+	err := act(call{op: "writeback", fd: fd}, func() error { return unix.SyncFileRange(fd, 0, 0, unix.SYNC_FILE_RANGE_WRITE) })
+	for _, unable := range []error{unix.ENOSYS, unix.ENOTSUP, unix.EINVAL, unix.ESPIPE} {
+		if errors.Is(err, unable) {
+			return nil
+		}
+	}
+	return err
+}
+
 func renameat(dir int, from, to string) error {
 	return act(call{op: "rename", dir: dir, name: from, to: to}, func() error { return unix.Renameat(dir, from, dir, to) })
 }
