@@ -378,7 +378,7 @@ func (s *Site) python() Python {
 		return s.Receipt.Python
 	}
 	a := s.In.Answer
-	p := Python{Path: s.In.Python, Executable: a.Executable, Prefix: a.Prefix, Version: a.Version, Tag: a.Tag, Magic: fmt.Sprintf("%x", a.Magic), PycachePrefix: a.PycachePrefix, Extensions: a.Extensions}
+	p := Python{Path: s.In.Python, Executable: a.Executable, Prefix: a.Prefix, Version: a.Version, Tag: a.Tag, Magic: fmt.Sprintf("%x", a.Magic), PycachePrefix: a.PycachePrefix, Extensions: a.Extensions, SysPath: a.Path}
 	if st, err := os.Stat(a.Executable); err == nil {
 		p.Size, p.Mtime = st.Size(), st.ModTime().UnixNano()
 	}

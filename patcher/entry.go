@@ -171,12 +171,20 @@ func (s *Site) entryBefore(real string) (patchset.Digest, int64) {
 // putEntry plans a sitecustomize; one that we made and that has nothing else in
 // it is removed.
 func (w *planner) putEntry(path, real string, old, text []byte, made bool) error {
-	if bytes.Equal(old, text) && (old == nil) == (text == nil) {
-		return nil
-	}
+	compiled := install.Bytecode(path, w.s.In.Answer.PycachePrefix)
 	wr := txn.Write{Path: real, New: string(patchset.DigestOf(text)), Data: text, Perm: 0o644}
 	if old != nil {
 		wr.Old = string(patchset.DigestOf(old))
+	}
+	if bytes.Equal(old, text) && (old == nil) == (text == nil) {
+		var names []string
+		for _, v := range w.next.Env() {
+			names = append(names, v.Name)
+		}
+		if wr.Stale = hides(path, compiled, names); len(wr.Stale) == 0 || len(names) == 0 {
+			return nil
+		}
+		return w.add(wr, path, old)
 	}
 	if was := w.s.Receipt.Entry; was.Mtime != 0 && wr.New == string(was.Before) {
 		wr.Mtime = time.Unix(0, was.Mtime)
@@ -184,7 +192,7 @@ func (w *planner) putEntry(path, real string, old, text []byte, made bool) error
 	if made && len(text) == 0 {
 		wr.New, wr.Data = "", nil
 	}
-	wr.Stale = install.Bytecode(path, w.s.In.Answer.PycachePrefix)
+	wr.Stale = compiled
 	return w.add(wr, path, old)
 }
 

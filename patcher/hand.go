@@ -39,6 +39,16 @@ func (s *Site) ByHand(names []string) []Hand {
 	return all
 }
 
+// Besides finds a line of the sitecustomize that names a variable of the enabled
+// sets outside of our block: it may set, or take away, what the block sets.
+func (s *Site) Besides() (line int, name string) {
+	var names []string
+	for _, v := range s.Receipt.Env() {
+		names = append(names, v.Name)
+	}
+	return block.Beside(s.Entry, names)
+}
+
 type profile struct {
 	path string
 	text []byte

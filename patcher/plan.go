@@ -160,6 +160,9 @@ func (s *Site) Plan(g Goal) (*Plan, error) {
 		return nil, err
 	}
 	w.finish()
+	if err := next.check(); err != nil && len(g.Apply) > 0 {
+		return nil, &RefusedError{Code: "records", Path: s.In.Root, Message: fmt.Sprintf("%q: its records could not be read again: %v", s.In.Root, err), Hint: "give the environment a path without control characters"}
+	}
 	return w.p, nil
 }
 
@@ -366,9 +369,13 @@ func (w *planner) hiding(path string) []string {
 	for _, p := range w.take[path] {
 		names = append(names, added(p.file)...)
 	}
+	return hides(w.s.abs(path), w.s.bytecode(path, w.s.abs(path)), names)
+}
+
+func hides(source string, compiled, names []string) []string {
 	var all []string
-	for _, pyc := range w.s.bytecode(path, w.s.abs(path)) {
-		use, err := install.HowUsed(pyc, w.s.abs(path), nil)
+	for _, pyc := range compiled {
+		use, err := install.HowUsed(pyc, source, nil)
 		if err == nil && (use == install.Unchecked || (use == install.Checked && Lacks(pyc, names))) {
 			all = append(all, pyc)
 		}

@@ -47,6 +47,7 @@ type Python struct {
 	Magic         string   `json:"magic,omitempty"`
 	PycachePrefix string   `json:"pycache_prefix,omitempty"`
 	Extensions    []string `json:"extensions,omitempty"`
+	SysPath       []string `json:"sys_path,omitempty"`
 	Size          int64    `json:"size,omitempty"`
 	Mtime         int64    `json:"mtime,omitempty"` // nanoseconds since 1970
 }

@@ -90,6 +90,50 @@ func (s *Site) Stale() string {
 		if s.entryAt != e.Real || patchset.DigestOf(s.Entry) != e.Digest {
 			return e.Path + " is not as apply left it"
 		}
+		if pyc := s.entryBytecode(); pyc != "" {
+			return pyc + " may be run instead of " + e.Path
+		}
+	}
+	return s.cameBefore()
+}
+
+// entryBytecode is compiled code that Python would run in place of the entry's
+// file without having compiled it from there, "" if there is none.
+func (s *Site) entryBytecode() string {
+	var names []string
+	for _, v := range s.Receipt.Env() {
+		names = append(names, v.Name)
+	}
+	pyc := s.In.Answer.Cached(s.In.Site)
+	if len(hides(s.In.Site, []string{pyc}, names)) == 0 {
+		return ""
+	}
+	return pyc
+}
+
+// cameBefore says what is now ahead of the sitecustomize, or of the root, in the
+// directories that apply found on sys.path.
+func (s *Site) cameBefore() string {
+	entry := filepath.Dir(s.In.Site)
+	if filepath.Base(s.In.Site) == "__init__.py" {
+		entry = filepath.Dir(entry)
+	}
+	for _, module := range []struct{ name, until string }{{"sitecustomize", entry}, {"sglang", s.In.Root}} {
+		for _, dir := range s.Receipt.Python.SysPath {
+			if dir == module.until || module.until == "." {
+				break
+			}
+			for _, ending := range append([]string{"/__init__.py", ".py", ".pyc"}, s.In.Answer.Extensions...) {
+				if path := filepath.Join(dir, module.name+ending); exists(path) {
+					return path + " comes first now"
+				}
+			}
+		}
 	}
 	return ""
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }

@@ -122,8 +122,18 @@ func (o *options) recorded() (*patcher.Site, error) {
 
 // unmoved refuses if what apply recorded is not what is there now.
 func (o *options) unmoved(s *patcher.Site) error {
+	c := readCommand(o.cmd)
+	s.In.Answer.Optimize = c.optimize()
 	if why := s.Stale(); why != "" {
 		return o.slow(s.In.Root, "%s", why)
+	}
+	for _, name := range []string{"PYTHONHOME", "PYTHONPLATLIBDIR"} {
+		if value, ok := lookupEnv(name); ok && value != "" {
+			return o.slow(s.In.Root, "%s=%s has Python look for its modules elsewhere", name, value)
+		}
+	}
+	if line, name := s.Besides(); line > 0 {
+		return o.slow(s.In.Site, "%s:%d is about %s as well, outside of the entry", s.In.Site, line, name)
 	}
 	for _, dir := range filepath.SplitList(os.Getenv("PYTHONPATH")) {
 		for _, name := range []string{"sglang", "sitecustomize.py", "sitecustomize"} {

@@ -193,6 +193,9 @@ func exitCode(err error) int {
 	case errors.As(err, &left):
 		return exitBroken
 	case errors.As(err, &purge): // it unwraps to nothing: the revert itself was done
+		if errors.Is(purge.err, context.Canceled) {
+			return exitInterrupted
+		}
 		return exitFailed
 	case errors.Is(err, errInterrupted):
 		return exitInterrupted

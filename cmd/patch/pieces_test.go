@@ -18,10 +18,13 @@ func TestReadCommand(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for name, line := range map[string]string{"sglang": "#!" + dir + "/python3.12 -E", "tool": "#!/usr/bin/env -S python -s", "sh": "#!/bin/sh"} {
+	for name, line := range map[string]string{"sglang": "#!" + dir + "/python3.12 -E", "tool": "#!/usr/bin/env -S python -s", "bare": "#!/usr/bin/env -S python -S", "set": "#!/usr/bin/env -S A=1 -i python -E", "near": "#!/usr/bin/env -Spython -s", "sh": "#!/bin/sh"} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(line+"\nimport sys\n"), 0o755); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := os.Symlink("python3.12", filepath.Join(dir, "link")); err != nil {
+		t.Fatal(err)
 	}
 	t.Setenv("PATH", dir)
 	for _, c := range []struct {
@@ -44,6 +47,10 @@ func TestReadCommand(t *testing.T) {
 		{"nothere -S", "", "", ""},
 		{"sglang serve -S", "python3.12", "-E", dir + "/sglang"},
 		{"tool", "python", "-s", dir + "/tool"},
+		{"bare", "python", "-S", dir + "/bare"},
+		{"set", "python", "-E", dir + "/set"},
+		{"near", "python", "-s", dir + "/near"},
+		{"link -S", "link", "-S", ""},
 		{"sh -S", "", "", ""},
 	} {
 		got := readCommand(strings.Fields(c.line))

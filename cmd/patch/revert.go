@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"sgpatch/patcher"
@@ -31,7 +32,7 @@ func revertCommand(ctx context.Context, o *options) (*Report, error) {
 	if out.Plan.Empty() && !goal.Named && len(r.Findings) == 0 {
 		r.find(verify.Finding{Code: "nothing-in-place", Severity: "note", Message: "nothing is in place in " + p.site.In.Root})
 	}
-	o.stillOn(r, p, out)
+	o.stillOn(ctx, r, p, out)
 	if !goal.Named {
 		goal.Revert = out.Plan.Receipt.Last.Sets
 	}
@@ -47,12 +48,33 @@ func (o *options) takeRecords(ctx context.Context, r *Report, s *patcher.Site) e
 	verb := "would be taken away"
 	if !o.dry {
 		verb = "are taken away"
-		if err := s.Purge(ctx, o.wait); err != nil {
+		gone, err := o.takeAway(ctx, s)
+		if err != nil {
 			return &purgeError{s.In.Root, err}
+		}
+		if !gone {
+			r.find(verify.Finding{Code: "purge", Severity: "warning", Path: s.In.Root, Message: "another command uses the records in " + s.In.Root + "/.sgpatch: they stay", Hint: "sgpatch status" + s.Flags()})
+			return nil
 		}
 	}
 	r.find(verify.Finding{Code: "purged", Severity: "note", Path: s.In.Root, Message: "the records in " + s.In.Root + "/.sgpatch " + verb})
 	return nil
+}
+
+// takeAway purges, and looks again where another command did something of its own
+// meanwhile. It returns false where that needs the records.
+func (o *options) takeAway(ctx context.Context, s *patcher.Site) (gone bool, err error) {
+	for range maxJudgings {
+		err = s.Purge(ctx, o.wait)
+		var refused *patcher.RefusedError
+		if !errors.As(err, &refused) {
+			return err == nil, err
+		}
+		if s, err = patcher.Open(s.In, nil); err != nil || len(s.Receipt.Sets) > 0 {
+			return false, err
+		}
+	}
+	return false, nil
 }
 
 // purgeError says that the patches are out and the records are not.
@@ -76,7 +98,8 @@ func (p *place) nothingElse(g patcher.Goal) error {
 }
 
 // stillOn says so if a switch stays on after the revert, and why.
-func (o *options) stillOn(r *Report, p *place, out patcher.Outcome) {
+func (o *options) stillOn(ctx context.Context, r *Report, p *place, out patcher.Outcome) {
+	before := len(r.Findings)
 	for _, name := range p.switches(out.Site) {
 		for _, h := range out.Site.ByHand([]string{name}) {
 			r.find(verify.Finding{Code: "gate-stays-on", Severity: "warning", Path: h.Path, Line: h.Number,
@@ -84,6 +107,27 @@ func (o *options) stillOn(r *Report, p *place, out patcher.Outcome) {
 		}
 		if given, ok := lookupEnv(name); ok && verify.On(given) {
 			r.find(verify.Finding{Code: "gate-stays-on", Severity: "warning", Message: fmt.Sprintf("%s=%s stays set: it is in the environment of this command", name, given), Hint: "unset " + name})
+		}
+	}
+	if len(r.Findings) == before && len(out.Changed) > 0 && !o.dry && p.site.In.Asked {
+		o.askAgain(ctx, r, p, out)
+	}
+}
+
+// askAgain has the interpreter say whether a switch is on although nothing was
+// found that sets it: a .pth file, or a module that one imports, may do that.
+func (o *options) askAgain(ctx context.Context, r *Report, p *place, out patcher.Outcome) {
+	a, err := install.Ask(ctx, install.Query{Python: p.site.In.Python})
+	if err != nil {
+		return // it did answer before; what was to be done is done
+	}
+	for _, name := range p.switches(out.Site) {
+		shared := false // another root has it in the same file
+		for _, e := range out.Site.Block.Entries {
+			shared = shared || e.Name == name
+		}
+		if value := a.Env[name]; verify.On(value) && !shared {
+			r.find(verify.Finding{Code: "gate-stays-on", Severity: "warning", Message: fmt.Sprintf("%s=%s stays set: by something that runs when %s starts, as a .pth file", name, value, p.site.In.Python), Hint: "sgpatch status" + out.Site.Flags()})
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -258,6 +259,30 @@ func readCommand(cmd []string) pythonCommand {
 	return c
 }
 
+// optimize is the level that a Python started so has: -O as often as it is there,
+// or what PYTHONOPTIMIZE says if that is more, as Python counts it.
+func (c pythonCommand) optimize() string {
+	level, given := 0, os.Getenv("PYTHONOPTIMIZE")
+	for _, option := range c.options {
+		switch {
+		case strings.HasPrefix(option, "-X"), strings.HasPrefix(option, "-W"), strings.HasPrefix(option, "--"):
+		default:
+			level += strings.Count(option, "O")
+			if strings.ContainsAny(option, "EI") {
+				given = ""
+			}
+		}
+	}
+	if given != "" {
+		n, err := strconv.Atoi(given)
+		if err != nil || n < 1 {
+			n = 1
+		}
+		level = max(level, n)
+	}
+	return strconv.Itoa(level)
+}
+
 // shebang is the command line that a script names for itself, without env.
 func shebang(path string) []string {
 	f, err := os.Open(path)
@@ -274,7 +299,13 @@ func shebang(path string) []string {
 		return nil
 	}
 	if filepath.Base(words[0]) == "env" {
-		words = slices.DeleteFunc(words[1:], func(w string) bool { return w == "-S" })
+		words = words[1:]
+		for len(words) > 0 && (strings.HasPrefix(words[0], "-") || strings.Contains(words[0], "=")) { // env's own options, and variables
+			words[0] = strings.TrimPrefix(words[0], "-S")
+			if words[0] == "" || strings.HasPrefix(words[0], "-") || strings.Contains(words[0], "=") {
+				words = words[1:]
+			}
+		}
 	}
 	return words
 }
@@ -290,10 +321,21 @@ func letters(cluster string) (flags, rest string, kind byte) {
 	return cluster, "", 0
 }
 
-// isPython knows an interpreter by its name, also behind a path.
+// isPython knows an interpreter by its name, or by the name of what a link leads to.
 func isPython(arg string) bool {
-	rest, ok := strings.CutPrefix(filepath.Base(arg), "python")
-	return ok && strings.Trim(rest, "0123456789.t") == ""
+	if pythonName(filepath.Base(arg)) {
+		return true
+	}
+	path, err := exec.LookPath(arg)
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
+	return err == nil && pythonName(filepath.Base(path))
+}
+
+func pythonName(base string) bool {
+	rest, ok := strings.CutPrefix(base, "python")
+	return ok && strings.Trim(rest, "0123456789.td") == ""
 }
 
 func lookupEnv(name string) (string, bool) { return os.LookupEnv(name) }

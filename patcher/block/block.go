@@ -72,9 +72,26 @@ func Set(text []byte, b Block) ([]byte, error) {
 		return insert(text, b)
 	case len(b.Entries) == 0:
 		return at.without(text), nil
+	case at.late(text):
+		return insert(at.without(text), b)
 	default:
 		return splice(text, at.start, at.end, at.render(b)), nil
 	}
+}
+
+// late says whether somebody has put code before the block, which could end, or
+// set a variable otherwise, before the block is reached.
+func (p place) late(text []byte) bool {
+	first, err := Position(p.without(text))
+	if err != nil || first >= p.start {
+		return false // there is no better place for it
+	}
+	for l := range lines(text[first:p.start]) {
+		if !emptyLine().Match(l.body) {
+			return true
+		}
+	}
+	return false
 }
 
 // Empty reports that text holds nothing but a block, not even a space: a file

@@ -112,17 +112,26 @@ func TestForeign(t *testing.T) {
 	}
 }
 
+// TestReplace: the block is written where it stands, below what others have written
+// there, unless that is code: it comes back to the top then.
 func TestReplace(t *testing.T) {
 	first := set(t, foreign["future"], one(rootA))
-	moved := "import early\n" + first + "import late\n"
 	b := Block{Made: true, Entries: []Entry{{"A", "", []string{rootA, rootB}}}}
-	got := set(t, moved, b)
-	before, after, _ := strings.Cut(moved, set(t, "", one(rootA)))
-	if !strings.HasPrefix(got, before) || !strings.HasSuffix(got, after) || len(got) == len(before)+len(after) {
-		t.Errorf("replaced in another place:\n%s", got)
-	}
-	if diff := cmp.Diff(b, get(t, got)); diff != "" {
-		t.Error(diff)
+	before, after, _ := strings.Cut(first, set(t, "", one(rootA)))
+	for above, want := range map[string]string{
+		"# theirs\n\n":   "# theirs\n\n" + before + "@" + after,
+		"import early\n": "@import early\n" + before + after,
+	} {
+		got := set(t, above+first+"import late\n", b)
+		if want = strings.Replace(want, "@", set(t, "", b), 1) + "import late\n"; got != want {
+			t.Errorf("got\n%s\nwant\n%s", got, want)
+		}
+		if diff := cmp.Diff(b, get(t, got)); diff != "" {
+			t.Error(diff)
+		}
+		if again := set(t, got, b); again != got {
+			t.Errorf("a second Set changed it: %q", again)
+		}
 	}
 }
 

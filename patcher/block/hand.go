@@ -71,3 +71,20 @@ func scan(text []byte) []token {
 		}
 	}
 }
+
+// Beside returns the first line with one of the names in it that is neither in the
+// block nor a comment, and which name; 0 if there is none.
+func Beside(text []byte, names []string) (number int, name string) {
+	at, _ := find(text)
+	for l := range lines(text) {
+		if l.start >= at.start && l.start < at.end || bytes.HasPrefix(bytes.TrimSpace(l.body), []byte("#")) {
+			continue
+		}
+		for _, name := range names {
+			if bytes.Contains(l.body, []byte(name)) {
+				return l.number, name
+			}
+		}
+	}
+	return 0, ""
+}
