@@ -177,10 +177,7 @@ func (w *planner) putEntry(path, real string, old, text []byte, made bool) error
 		wr.Old = string(patchset.DigestOf(old))
 	}
 	if bytes.Equal(old, text) && (old == nil) == (text == nil) {
-		var names []string
-		for _, v := range w.next.Env() {
-			names = append(names, v.Name)
-		}
+		names := w.next.names()
 		if wr.Stale = hides(path, compiled, names); len(wr.Stale) == 0 || len(names) == 0 {
 			return nil
 		}

@@ -42,11 +42,7 @@ func (s *Site) ByHand(names []string) []Hand {
 // Besides finds a line of the sitecustomize that names a variable of the enabled
 // sets outside of our block: it may set, or take away, what the block sets.
 func (s *Site) Besides() (line int, name string) {
-	var names []string
-	for _, v := range s.Receipt.Env() {
-		names = append(names, v.Name)
-	}
-	return block.Beside(s.Entry, names)
+	return block.Beside(s.Entry, s.Receipt.names())
 }
 
 type profile struct {

@@ -239,3 +239,12 @@ func (r *Receipt) Env() []block.Var {
 	}
 	return all
 }
+
+// names lists the variables of Env.
+func (r *Receipt) names() []string {
+	var all []string
+	for _, v := range r.Env() {
+		all = append(all, v.Name)
+	}
+	return all
+}

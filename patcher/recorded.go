@@ -100,12 +100,8 @@ func (s *Site) Stale() string {
 // entryBytecode is compiled code that Python would run in place of the entry's
 // file without having compiled it from there, "" if there is none.
 func (s *Site) entryBytecode() string {
-	var names []string
-	for _, v := range s.Receipt.Env() {
-		names = append(names, v.Name)
-	}
 	pyc := s.In.Answer.Cached(s.In.Site)
-	if len(hides(s.In.Site, []string{pyc}, names)) == 0 {
+	if len(hides(s.In.Site, []string{pyc}, s.Receipt.names())) == 0 {
 		return ""
 	}
 	return pyc
