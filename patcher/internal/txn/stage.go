@@ -148,6 +148,9 @@ func attributes(fd int) (map[string][]byte, error) {
 	return all, nil
 }
 
+// fixed are the attributes with which nothing is renamed, not even by root.
+const fixed = unix.STATX_ATTR_IMMUTABLE | unix.STATX_ATTR_APPEND
+
 // Replaceable says why a file could not be replaced by rename, if that can be
 // seen beforehand: its directory is not writable, it is immutable, or something
 // is mounted on it.
@@ -158,6 +161,12 @@ func Replaceable(path string) error {
 	}
 	var file, parent unix.Statx_t
 	mask := unix.STATX_MNT_ID | unix.STATX_BASIC_STATS
+	if err := unix.Statx(unix.AT_FDCWD, dir, 0, mask, &parent); err != nil {
+		return &fs.PathError{Op: "stat", Path: dir, Err: err}
+	}
+	if parent.Attributes&fixed != 0 {
+		return &fs.PathError{Op: "write", Path: dir, Err: fmt.Errorf("it is immutable (chattr): %w", unix.EPERM)}
+	}
 	if err := unix.Statx(unix.AT_FDCWD, path, unix.AT_SYMLINK_NOFOLLOW, mask, &file); err != nil {
 		if errors.Is(err, unix.ENOENT) {
 			return nil
@@ -167,13 +176,10 @@ func Replaceable(path string) error {
 	if err := plain(uint32(file.Mode)); err != nil {
 		return &fs.PathError{Op: "replace", Path: path, Err: err}
 	}
-	if err := unix.Statx(unix.AT_FDCWD, dir, 0, mask, &parent); err != nil {
-		return &fs.PathError{Op: "stat", Path: dir, Err: err}
-	}
 	if file.Mask&parent.Mask&unix.STATX_MNT_ID != 0 && file.Mnt_id != parent.Mnt_id {
 		return &fs.PathError{Op: "replace", Path: path, Err: fmt.Errorf("something is mounted on %s: %w", base, unix.EBUSY)}
 	}
-	if file.Attributes&(unix.STATX_ATTR_IMMUTABLE|unix.STATX_ATTR_APPEND) != 0 {
+	if file.Attributes&fixed != 0 {
 		return &fs.PathError{Op: "replace", Path: path, Err: fmt.Errorf("it is immutable (chattr): %w", unix.EPERM)}
 	}
 	return nil
