@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"sgpatch/patcher/install"
@@ -107,26 +108,36 @@ func (s *Site) entryBytecode() string {
 	return pyc
 }
 
-// cameBefore says what is now ahead of the sitecustomize, or of the root, in the
-// directories that apply found on sys.path.
+// cameBefore says what a Python would import now in place of the sitecustomize, or
+// of the sglang, that it imported when apply asked it.
 func (s *Site) cameBefore() string {
-	entry := filepath.Dir(s.In.Site)
-	if filepath.Base(s.In.Site) == "__init__.py" {
-		entry = filepath.Dir(entry)
+	endings := slices.Concat([]string{"/__init__.py"}, s.In.Answer.Extensions, []string{".py", ".pyc"})
+	for _, module := range []struct{ name, real string }{{"sitecustomize", s.entryAt}, {"sglang", realOf(s.abs("sglang/__init__.py"))}} {
+		if path := first(s.Receipt.Python.SysPath, module.name, endings); path != "" && module.real != "" && realOf(path) != module.real {
+			return path + " comes first now"
+		}
 	}
-	for _, module := range []struct{ name, until string }{{"sitecustomize", entry}, {"sglang", s.In.Root}} {
-		for _, dir := range s.Receipt.Python.SysPath {
-			if dir == module.until || module.until == "." {
-				break
-			}
-			for _, ending := range append([]string{"/__init__.py", ".py", ".pyc"}, s.In.Answer.Extensions...) {
-				if path := filepath.Join(dir, module.name+ending); exists(path) {
-					return path + " comes first now"
-				}
+	return ""
+}
+
+// first is the file that a module would be imported from, "" if there is none.
+func first(dirs []string, name string, endings []string) string {
+	for _, dir := range dirs {
+		for _, ending := range endings {
+			if path := filepath.Join(dir, name+ending); exists(path) {
+				return path
 			}
 		}
 	}
 	return ""
+}
+
+func realOf(path string) string {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return ""
+	}
+	return real
 }
 
 func exists(path string) bool {
