@@ -124,7 +124,7 @@ func (s *Site) cameBefore() string {
 func first(dirs []string, name string, endings []string) string {
 	for _, dir := range dirs {
 		for _, ending := range endings {
-			if path := filepath.Join(dir, name+ending); exists(path) {
+			if path := filepath.Join(dir, name+ending); install.Exists(path) {
 				return path
 			}
 		}
@@ -138,9 +138,4 @@ func realOf(path string) string {
 		return ""
 	}
 	return real
-}
-
-func exists(path string) bool {
-	_, err := os.Lstat(path)
-	return err == nil
 }

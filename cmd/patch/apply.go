@@ -152,7 +152,7 @@ func (p *place) byHand(r *Report, after *patcher.Site, ids []string) {
 		r.find(verify.Finding{Code: "env-by-hand", Severity: "note", Path: h.Path, Line: h.Number, Message: fmt.Sprintf("%s:%d sets %s already, by hand: %s", h.Path, h.Number, h.Name, strings.TrimSpace(h.Text))})
 	}
 	if line, name := after.Besides(); line > 0 && !slices.ContainsFunc(r.Findings, func(f verify.Finding) bool { return f.Code == "env-by-hand" && f.Path == after.In.Site }) {
-		r.find(verify.Finding{Code: "env-besides", Severity: "warning", Path: after.In.Site, Line: line, Message: fmt.Sprintf("%s:%d is about %s as well, and has the last word", after.In.Site, line, name), Hint: "sgpatch verify" + after.Flags() + " says what is in force"})
+		r.find(verify.Finding{Code: "env-besides", Severity: "warning", Path: after.In.Site, Line: line, Message: fmt.Sprintf("%s:%d is about %s as well, behind the entry", after.In.Site, line, name), Hint: "sgpatch verify" + after.Flags() + " says what is in force"})
 	}
 }
 

@@ -21,6 +21,8 @@ func verifyFast(ctx context.Context, o *options) (*Report, error) {
 	if err != nil {
 		return r, err
 	}
+	c := readCommand(o.cmd)
+	site.In.Answer.Optimize = c.optimize()
 	in := site.In
 	r.install(in)
 	if err := o.unmoved(site); err != nil {
@@ -38,9 +40,8 @@ func verifyFast(ctx context.Context, o *options) (*Report, error) {
 		site = p.site
 	}
 	site.Quick = true
-	site.In.Answer.Env = p.expected(readCommand(o.cmd))
+	site.In.Answer.Env = p.expected(c)
 	site.In.Asked = true // as good as: what it would say was recorded
-	c := readCommand(o.cmd)
 	if o.hasCmd {
 		o.recordedInterpreter(r, p, c)
 	}
@@ -122,8 +123,6 @@ func (o *options) recorded() (*patcher.Site, error) {
 
 // unmoved refuses if what apply recorded is not what is there now.
 func (o *options) unmoved(s *patcher.Site) error {
-	c := readCommand(o.cmd)
-	s.In.Answer.Optimize = c.optimize()
 	if why := s.Stale(); why != "" {
 		return o.slow(s.In.Root, "%s", why)
 	}

@@ -299,11 +299,11 @@ func shebang(path string) []string {
 		return nil
 	}
 	if filepath.Base(words[0]) == "env" {
-		words = words[1:]
-		for len(words) > 0 && (strings.HasPrefix(words[0], "-") || strings.Contains(words[0], "=")) { // env's own options, and variables
-			words[0] = strings.TrimPrefix(words[0], "-S")
-			if words[0] == "" || strings.HasPrefix(words[0], "-") || strings.Contains(words[0], "=") {
-				words = words[1:]
+		for words = words[1:]; len(words) > 0; words = words[1:] { // its options, and variables
+			w := strings.TrimPrefix(words[0], "-S")
+			if w != "" && w[0] != '-' && !strings.Contains(w, "=") {
+				words[0] = w
+				break
 			}
 		}
 	}

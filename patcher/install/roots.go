@@ -55,7 +55,7 @@ func versions(lib string) (all []string) {
 // within keeps those directories that have one of that name in them.
 func within(dirs []string, name string) (all []string) {
 	for _, dir := range dirs {
-		if at := filepath.Join(dir, name); exists(at) {
+		if at := filepath.Join(dir, name); Exists(at) {
 			all = append(all, at)
 		}
 	}

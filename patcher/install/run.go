@@ -101,7 +101,7 @@ func executes(python string) []string {
 			}
 		}
 	}
-	return slices.DeleteFunc(all, func(path string) bool { return path != python && !exists(path) })
+	return slices.DeleteFunc(all, func(path string) bool { return path != python && !Exists(path) })
 }
 
 // reachable says whether everybody may pass all directories on the way to a file.
@@ -116,7 +116,8 @@ func reachable(path string) bool {
 	}
 }
 
-func exists(path string) bool {
+// Exists says whether something has that name, a link that dangles included.
+func Exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil
 }
